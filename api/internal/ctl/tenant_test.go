@@ -55,7 +55,7 @@ type company struct {
 	ID, Name, DefaultFrom, SuspendedReason string
 	SuspendedAt                            *time.Time
 	CreatedAt                              time.Time
-	Domains                                []string
+	Domains, Warnings                      []string
 	Keys                                   []key
 }
 
@@ -70,6 +70,31 @@ type key struct {
 type domains struct {
 	CompanyID, Company string
 	Domains            []string
+}
+
+// A company does not get all addresses of a domain that another company uses, unless the operator names the domain. Either way
+// the operator sees which companies share it.
+func TestCompany_SharedDomain(t *testing.T) {
+	t.Parallel()
+	o, _ := newOperator(t)
+	o.must(t, "company", "create", "--name", "Acme", "--default-from", "acme@mail.platform.example")
+	var globex, initech company
+	o.decode(t, &globex, "company", "create", "--name", "Globex", "--default-from", "Globex <globex@mail.platform.example>")
+	if len(globex.Domains) != 0 || len(globex.Warnings) != 2 || !strings.Contains(globex.Warnings[0], "was not registered") ||
+		!strings.Contains(globex.Warnings[1], "gatewayctl domain remove --company Acme mail.platform.example") {
+		t.Errorf("the default sender's domain is another company's: %+v", globex)
+	}
+	o.decode(t, &initech, "company", "create", "--name", "Initech", "--default-from", "a@mail.platform.example", "--domain", "mail.platform.example")
+	if len(initech.Domains) != 1 || !strings.Contains(strings.Join(initech.Warnings, "\n"), "Initech may send from any address of mail.platform.example") {
+		t.Errorf("the operator named the domain: %+v", initech)
+	}
+	added := o.must(t, "domain", "add", "--company", "Globex", "mail.platform.example")
+	if !strings.Contains(added, "Globex may send from any address of mail.platform.example, a domain that Acme and Initech use too") {
+		t.Errorf("domain add: %s", added)
+	}
+	if other := o.must(t, "domain", "add", "--company", "Globex", "platform.example"); strings.Contains(other, "too") {
+		t.Errorf("a domain that no other company uses: %s", other)
+	}
 }
 
 func TestCompany_JSON(t *testing.T) {
@@ -131,7 +156,7 @@ func TestCompanyCreate_Senders(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var made company
-		o.decode(t, &made, "company", "create", "--name", tt.given, "--default-from", tt.given)
+		o.decode(t, &made, "company", "create", "--name", tt.given, "--default-from", tt.given, "--domain", tt.domain)
 		if made.DefaultFrom != tt.sender || len(made.Domains) != 1 || made.Domains[0] != tt.domain {
 			t.Errorf("%s: sender %q, domains %v", tt.given, made.DefaultFrom, made.Domains)
 		}

@@ -270,7 +270,8 @@ func TestExamine_Tenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without an active API key: Acme ",
-		"warning domains: The default sender's domain is not registered for the company: Acme ")
+		"warning domains: The default sender's domain is not registered for the company: Acme ",
+		"warning domains: Companies share sender domains, and those for which one is registered may send from any address of it: acme.example (Acme ")
 	giveKey(t, d, foreign)
 	for _, ended := range []string{"revoked_at = now()", "expires_at = now(), revoked_at = now()"} { // as the store writes the two
 		exec(t, d, "UPDATE api_keys SET "+ended)

@@ -23,6 +23,7 @@ func (x *examination) tenants(ctx context.Context) {
 		return
 	}
 	var suspended, keyless, foreign, domains []string
+	users := domainUsers{}
 	for _, c := range companies {
 		if c.SuspendedAt != nil {
 			suspended = append(suspended, c.Name+" ("+text(c.SuspendedReason)+")")
@@ -40,8 +41,13 @@ func (x *examination) tenants(ctx context.Context) {
 			return
 		}
 		domains = append(domains, its...)
-		if usual, err := mail.ParseAddress(c.DefaultFrom); err == nil && !slices.Contains(its, email.DomainOf(usual.Address)) {
+		usual, err := mail.ParseAddress(c.DefaultFrom)
+		if err == nil && !slices.Contains(its, email.DomainOf(usual.Address)) {
 			foreign = append(foreign, c.Name+" ("+email.DomainOf(usual.Address)+")")
+			users.add(email.DomainOf(usual.Address), c.Name)
+		}
+		for _, domain := range its {
+			users.add(domain, c.Name)
 		}
 	}
 	if len(suspended) > 0 {
@@ -59,9 +65,28 @@ func (x *examination) tenants(ctx context.Context) {
 		x.add("domains", Warning, "If this is not intended: gatewayctl domain add --company … DOMAIN",
 			"The default sender's domain is not registered for the company: %s.", some(foreign))
 	}
+	if shared := users.shared(domains); len(shared) > 0 {
+		x.add("domains", Warning, "If this is not intended: gatewayctl domain remove --company … DOMAIN. A default sender stays allowed.",
+			"Companies share sender domains, and those for which one is registered may send from any address of it: %s.", some(shared))
+	}
 	if len(domains) > 0 {
 		x.add("domains", OK, "", "Sender domains: %s. To see whether SES has verified them: aws sesv2 get-email-identity --email-identity DOMAIN.", some(domains))
 	}
+}
+
+// domainUsers are the names of the companies that send from a domain, by domain.
+type domainUsers map[string][]string
+
+func (u domainUsers) add(domain, company string) { u[domain] = append(u[domain], company) }
+
+// shared formats those of the registered domains that several companies use.
+func (u domainUsers) shared(registered []string) (all []string) {
+	for _, domain := range registered {
+		if len(u[domain]) > 1 {
+			all = append(all, domain+" ("+some(u[domain])+")")
+		}
+	}
+	return all
 }
 
 func join(names []string) string { return strings.Join(names, ", ") }

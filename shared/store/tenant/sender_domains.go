@@ -39,3 +39,27 @@ func (s *Store) SenderDomains(ctx context.Context, company uuid.UUID) ([]string,
 	}
 	return domains, nil
 }
+
+// DomainUser is a company that sends from a domain: all of its addresses if Registered, else only its default sender.
+type DomainUser struct {
+	Name       string `db:"name"`
+	Registered bool   `db:"registered"`
+}
+
+// domainUsersSQL reads all companies, and sender_domains by primary key: operators change domains rarely. The address of a
+// default sender ends the text, or is in angle brackets at its end.
+const domainUsersSQL = `
+SELECT name, registered FROM (
+    SELECT c.name, right(rtrim(c.default_from, '>'), length($2) + 1) = '@' || $2 AS usual,
+           EXISTS (SELECT FROM sender_domains d WHERE d.company_id = c.id AND d.domain = $2) AS registered
+    FROM companies c WHERE c.id <> $1) AS others
+WHERE usual OR registered ORDER BY name`
+
+// DomainUsers lists the other companies that use a domain, given in ASCII form and lower case.
+func (s *Store) DomainUsers(ctx context.Context, company uuid.UUID, domain string) ([]DomainUser, error) {
+	var users []DomainUser
+	if err := s.db.SelectContext(ctx, &users, domainUsersSQL, company, domain); err != nil {
+		return nil, fmt.Errorf("list users of a sender domain: %w", pg.Translate(err))
+	}
+	return users, nil
+}

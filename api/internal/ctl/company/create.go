@@ -21,7 +21,11 @@ import (
 	"email-gateway/shared/uuidv7"
 )
 
-type companyCreated struct{ companyView }
+type companyCreated struct {
+	companyView
+	// Warnings say which of its domains the company shares with others.
+	Warnings []string `json:"warnings,omitempty"`
+}
 
 func createCommand(c *command.Invocation) *cobra.Command {
 	var name, defaultFrom, reason string
@@ -31,7 +35,8 @@ func createCommand(c *command.Invocation) *cobra.Command {
 		Short: "Create a company",
 		Long: `Creates a company. Its emails use the default sender unless a request names another
 address of one of the company's sender domains. The domain of the default sender is
-registered as a sender domain automatically; --domain registers more.
+registered as a sender domain automatically, unless another company uses it too: each could
+send from the addresses of the other. --domain registers more domains, and a shared one.
 
 The provider must know the domains too: SES rejects identities that it has not verified.`,
 		Example: `  gatewayctl company create --name Acme --default-from billing@acme.example
@@ -39,11 +44,15 @@ The provider must know the domains too: SES rejects identities that it has not v
       --domain mail.acme.example --domain acme.com.br`,
 		Args: command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
-			company, err := newCompany(name, defaultFrom, domains)
+			company, usual, err := newCompany(name, defaultFrom, domains)
 			if err != nil {
 				return nil, err
 			}
 			by, err := operator.Identity(c, reason)
+			if err != nil {
+				return nil, err
+			}
+			warnings, err := addDefaultDomain(ctx, s, &company, usual)
 			if err != nil {
 				return nil, err
 			}
@@ -60,7 +69,7 @@ The provider must know the domains too: SES rejects identities that it has not v
 				return nil, err
 			}
 			view, err := viewCompany(ctx, s, made)
-			return companyCreated{view}, err
+			return companyCreated{view, warnings}, err
 		}),
 	}
 	flags := cmd.Flags()
@@ -70,27 +79,50 @@ The provider must know the domains too: SES rejects identities that it has not v
 	return command.RequireFlags(operator.ReasonFlag(cmd, &reason, false), "name", "default-from")
 }
 
-// newCompany validates the flags of company create.
-func newCompany(name, defaultFrom string, domains []string) (tenant.NewCompany, error) {
+// newCompany validates the flags of company create. usual is the domain of the default sender.
+func newCompany(name, defaultFrom string, domains []string) (c tenant.NewCompany, usual string, err error) {
 	name = strings.TrimSpace(name)
 	if name == "" || email.HasControl(name) {
-		return tenant.NewCompany{}, command.Usagef("--name must be one line of text without control characters, such as Acme")
+		return c, "", command.Usagef("--name must be one line of text without control characters, such as Acme")
 	}
-	sender, domain, err := parseSender(defaultFrom)
+	sender, usual, err := parseSender(defaultFrom)
 	if err != nil {
-		return tenant.NewCompany{}, err
+		return c, "", err
 	}
-	all := []string{domain}
+	var all []string
 	for _, d := range domains {
 		ascii, err := operator.ParseDomain(d)
 		if err != nil {
-			return tenant.NewCompany{}, err
+			return c, "", err
 		}
 		if !slices.Contains(all, ascii) {
 			all = append(all, ascii)
 		}
 	}
-	return tenant.NewCompany{ID: uuidv7.New(), Name: name, DefaultFrom: sender, SenderDomains: all}, nil
+	return tenant.NewCompany{ID: uuidv7.New(), Name: name, DefaultFrom: sender, SenderDomains: all}, usual, nil
+}
+
+// addDefaultDomain registers the domain of the default sender too, unless another company uses it: each could then send from
+// addresses of the other. If the operator named it, it is registered in any case. It returns warnings about shared domains.
+func addDefaultDomain(ctx context.Context, s *store.Store, c *tenant.NewCompany, usual string) (warnings []string, err error) {
+	named := c.SenderDomains
+	candidates := named
+	if !slices.Contains(named, usual) {
+		candidates = slices.Concat(named, []string{usual})
+	}
+	c.SenderDomains = nil
+	for _, domain := range candidates {
+		others, err := s.DomainUsers(ctx, c.ID, domain)
+		if err != nil {
+			return nil, err
+		}
+		registered := len(others) == 0 || slices.Contains(named, domain)
+		if registered {
+			c.SenderDomains = append(c.SenderDomains, domain)
+		}
+		warnings = append(warnings, operator.SharedDomainWarnings(c.Name, domain, registered, others)...)
+	}
+	return warnings, nil
 }
 
 // parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,
@@ -128,6 +160,10 @@ func (v companyCreated) WriteText(w io.Writer) {
 		{"default sender", v.DefaultFrom},
 		{"sender domains", strings.Join(v.Domains, ", ")},
 	})
-	fmt.Fprintf(w, "\nThe domain of the default sender was registered as a sender domain. Next, create an API key:\n\n  gatewayctl key create --company %s\n",
-		output.ShellWord(v.Name))
+	next := "The domain of the default sender was registered as a sender domain. Next, create an API key:"
+	if len(v.Warnings) > 0 {
+		output.Warnings(w, v.Warnings)
+		next = "Next, create an API key:"
+	}
+	fmt.Fprintf(w, "\n%s\n\n  gatewayctl key create --company %s\n", next, output.ShellWord(v.Name))
 }

@@ -37,17 +37,20 @@ type domainsView struct {
 	CompanyID uuid.UUID `json:"companyId"`
 	Company   string    `json:"company"`
 	Domains   []string  `json:"domains"`
-	done      string    // a sentence
+	// Warnings say which companies share the domain that was added.
+	Warnings []string `json:"warnings,omitempty"`
+	done     string   // a sentence
 }
 
-func viewDomains(ctx context.Context, s *store.Store, company tenant.Company, done string) (output.Result, error) {
+func viewDomains(ctx context.Context, s *store.Store, company tenant.Company, done string, warnings ...string) (output.Result, error) {
 	domains, err := s.SenderDomains(ctx, company.ID)
-	return domainsView{CompanyID: company.ID, Company: company.Name, Domains: domains, done: done}, err
+	return domainsView{CompanyID: company.ID, Company: company.Name, Domains: domains, Warnings: warnings, done: done}, err
 }
 
 func (v domainsView) WriteText(w io.Writer) {
 	if v.done != "" {
 		fmt.Fprintln(w, v.done)
+		output.Warnings(w, v.Warnings)
 		return
 	}
 	if len(v.Domains) == 0 {
@@ -65,7 +68,9 @@ func addCommand(c *command.Invocation) *cobra.Command {
 		Use:   "add --company COMPANY DOMAIN",
 		Short: "Allow a company to send from a domain",
 		Long: `Allows the company to send from addresses of the domain. An internationalized domain is
-stored in its ASCII form. Adding a domain that is already registered changes nothing.
+stored in its ASCII form. Adding a domain that is already registered changes nothing. If another
+company uses the domain too, a warning says so: each company may send from any address of a
+domain that is registered for it.
 
 The provider must know the domain too: SES rejects identities that it has not verified.`,
 		Example: "  gatewayctl domain add --company Acme mail.acme.example",
@@ -86,7 +91,12 @@ The provider must know the domain too: SES rejects identities that it has not ve
 			if err := s.AddSenderDomain(ctx, by, company.ID, domain); err != nil {
 				return nil, err
 			}
-			return viewDomains(ctx, s, company, fmt.Sprintf("%s may now send from %s.", output.Printable(company.Name), readableDomain(domain)))
+			others, err := s.DomainUsers(ctx, company.ID, domain)
+			if err != nil {
+				return nil, err
+			}
+			return viewDomains(ctx, s, company, fmt.Sprintf("%s may now send from %s.", output.Printable(company.Name), readableDomain(domain)),
+				operator.SharedDomainWarnings(company.Name, domain, true, others)...)
 		}),
 	}
 	return operator.CompanyFlag(c, operator.ReasonFlag(cmd, &reason, false), &given)

@@ -36,6 +36,13 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Warnings prints each warning in a paragraph of its own.
+func Warnings(w io.Writer, warnings []string) {
+	for _, warning := range warnings {
+		fmt.Fprintf(w, "\nWarning: %s\n", warning)
+	}
+}
+
 // PrintMore says that a list is incomplete if more is set.
 func PrintMore(w io.Writer, more bool) {
 	if more {
