@@ -52,6 +52,30 @@ func TestSetPasswords_AtTheSameTime(t *testing.T) {
 	}
 }
 
+// No statement contains a password, because Postgres may log statements.
+func TestSetPasswords_ClearText(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	role, admin := "test_schema_"+strings.ToLower(rand.Text()), os.Getenv("DATABASE_URL")
+	execute(t, t.Context(), admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP ROLE "+role) })
+	for _, password := range []string{rand.Text(), "it's \\ long " + strings.Repeat("x", 200), "senha-é-ª"} {
+		if err := schema.SetPasswords(t.Context(), db, map[string]string{role: password}); err != nil {
+			t.Fatal(err)
+		}
+		var statements int
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND strpos(query, $1) > 0`, password[len(password)-6:]).Scan(&statements)
+		if err != nil || statements > 0 {
+			t.Errorf("%d statements contain the password (%v)", statements, err)
+		}
+		var stored string
+		if err := db.QueryRowContext(t.Context(), "SELECT rolpassword FROM pg_authid WHERE rolname = $1", role).Scan(&stored); err != nil || !strings.HasPrefix(stored, "SCRAM-SHA-256$4096:") {
+			t.Errorf("stored: %q, %v", stored, err)
+		}
+	}
+}
+
 // Migrations and grants wait while another process migrates, and continue when it has ended.
 func TestLock_Waits(t *testing.T) {
 	t.Parallel()

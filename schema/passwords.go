@@ -2,7 +2,12 @@ package schema
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -40,7 +45,7 @@ func UsedElsewhere(ctx context.Context, db *sql.DB) (map[string][]string, error)
 	return databases, nil
 }
 
-// SetPasswords sets the passwords of roles, by their names. The caller must be allowed to alter the roles. Any number of
+// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The caller must be allowed to alter the roles. Any number of
 // callers may run it concurrently, also with Up and Roles: Postgres refuses concurrent changes of one role.
 func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) (err error) {
 	if len(passwords) == 0 {
@@ -52,10 +57,34 @@ func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) 
 	}
 	defer func() { err = errors.Join(err, lock.Unlock(ctx, db)) }()
 	for role, password := range passwords {
-		// The driver's error contains Postgres's message, but not the statement.
-		if _, err := db.ExecContext(ctx, "ALTER ROLE "+pq.QuoteIdentifier(role)+" PASSWORD "+pq.QuoteLiteral(password)); err != nil {
+		verifier, err := scramVerifier(password)
+		if err != nil {
+			return fmt.Errorf("set the password of %s: %w", role, err)
+		}
+		if _, err := db.ExecContext(ctx, "ALTER ROLE "+pq.QuoteIdentifier(role)+" PASSWORD "+pq.QuoteLiteral(verifier)); err != nil {
 			return fmt.Errorf("set the password of %s: %w", role, err)
 		}
 	}
 	return nil
+}
+
+// scramVerifier returns what Postgres stores for a password (RFC 5803). Postgres logs statements that fail, and others by its
+// settings, so the statement must not contain the password. Like the driver at a login, it does not normalize the password
+// (SASLprep): that changes only few texts that are not ASCII, with which the driver could not log in.
+func scramVerifier(password string) (string, error) {
+	const iterations = 4096 // Postgres's default
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails
+	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
+	if err != nil {
+		return "", err
+	}
+	keyed := func(text string) []byte {
+		mac := hmac.New(sha256.New, salted)
+		mac.Write([]byte(text))
+		return mac.Sum(nil)
+	}
+	stored := sha256.Sum256(keyed("Client Key"))
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, encode(salt), encode(stored[:]), encode(keyed("Server Key"))), nil
 }

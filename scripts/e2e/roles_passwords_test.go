@@ -20,7 +20,7 @@ func TestRoles_PasswordsOfTwoInstallations(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Path = "/staging"
-	const password = `it's "quoted"\` // of production
+	const password = `it's "quoted"\ é` // of production
 	migrate := func(database string, env ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up", "roles")
 		command.Env = append(env, "DATABASE_URL="+database)
