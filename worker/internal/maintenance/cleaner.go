@@ -63,11 +63,12 @@ type Cleaner struct {
 	log     *slog.Logger
 	actions *Actions
 	kind    kind
+	check   func(ctx context.Context) error // before each batch
 }
 
 // newCleaner makes a cleaner that is not running yet. It calls k.batches in each round.
-func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind) *Cleaner {
-	c := &Cleaner{log: log, actions: actions, kind: k}
+func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind, check func(ctx context.Context) error) *Cleaner {
+	c := &Cleaner{log: log, actions: actions, kind: k, check: check}
 	c.Loop = service.NewLoop(service.LoopParams{
 		Log: log, Interval: interval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
@@ -95,6 +96,9 @@ func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
 func (c *Cleaner) drain(ctx context.Context, b batch) (total int, err error) {
 	for {
 		start := time.Now()
+		if err := c.check(ctx); err != nil {
+			return total, err
+		}
 		done, err := b(ctx)
 		c.actions.Count(c.kind.action, done.Count)
 		total += done.Count

@@ -34,6 +34,7 @@ type CleanStore interface {
 
 // RetentionStore deletes data after its retention; see *retention.Store.
 type RetentionStore interface {
+	CheckClock(ctx context.Context, host func() time.Time) error
 	CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error)
 	PurgeOutbox(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
 	EraseBodies(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
@@ -64,6 +65,7 @@ type CleanersParams struct {
 	Files     Files
 	Actions   *Actions
 	Ages      Ages
+	Now       func() time.Time // of this machine; nil = time.Now
 }
 
 // NewCleaners makes a cleaner for each kind of data with a retention.
@@ -93,9 +95,13 @@ func NewCleaners(p CleanersParams) []service.Named {
 	if p.Files != nil {
 		kinds = append(kinds, kind{"mailing files", fileExpired, always((&fileCleaner{CleanersParams: p}).batch)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
 	}
+	if p.Now == nil {
+		p.Now = time.Now
+	}
+	check := func(ctx context.Context) error { return p.Retention.CheckClock(ctx, p.Now) }
 	var cleaners []service.Named
 	every := func(interval time.Duration, k kind) {
-		cleaners = append(cleaners, service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, interval, k)})
+		cleaners = append(cleaners, service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, interval, k, check)})
 	}
 	for _, k := range kinds {
 		every(cleanInterval, k)

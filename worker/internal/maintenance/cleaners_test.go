@@ -434,6 +434,8 @@ func (p partitions) MakeLogPartition(_ context.Context, log retention.Log, _ int
 	return p.make(log)
 }
 
+func (p partitions) CheckClock(context.Context, func() time.Time) error { return nil }
+
 func (p partitions) MissingLogPartitions(ctx context.Context) ([]retention.MissingPartitions, error) {
 	if p.missing == nil {
 		return nil, nil
@@ -474,6 +476,42 @@ func TestPartitioner(t *testing.T) {
 		waittest.Until(t, "no month lacks a partition", func() bool {
 			return partitionGauge(t, registry, "missing", "email_logs") == 0 && partitionGauge(t, registry, "missing", "email_events") == 0
 		})
+	}
+}
+
+// A clock of Postgres that is far ahead of the dispatcher's must not delete what has not expired.
+func TestPartitioner_ClockAhead(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	execute(t, d, `CREATE TABLE email_logs_old PARTITION OF email_logs FOR VALUES FROM ('01000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')`)
+	exists := func() bool {
+		return number(t, d, `SELECT count(*) FROM log_partitions WHERE name = 'email_logs_old'`) == 1
+	}
+	var log logtest.Buffer
+	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Store: retention.New(d.Store.DB()), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: prometheus.NewRegistry(), Logs: 365 * day,
+		Now: func() time.Time { return time.Now().Add(-2 * time.Hour) },
+	}))
+	waittest.Until(t, "a round has ended", func() bool { return !exists() || strings.Contains(log.String(), "ahead of this machine's") })
+	if !exists() {
+		t.Error("the partition was dropped")
+	}
+}
+
+// The cleaners too delete nothing then.
+func TestCleaners_ClockAhead(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	execute(t, d, `INSERT INTO operator_audit (operator, action, at) VALUES ('ana', 'company.create', now() - interval '3 years')`)
+	kept := func() bool { return number(t, d, `SELECT count(*) FROM operator_audit`) == 1 }
+	_, log := cleaners(t, d, func(p *maintenance.CleanersParams) {
+		p.Now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
+	})
+	waittest.Until(t, "a round has ended", func() bool {
+		return !kept() || strings.Contains(log.String(), `clean audit rows: the clock of Postgres is 2h0m0s ahead of this machine's`)
+	})
+	if !kept() {
+		t.Error("the audit entry was deleted")
 	}
 }
 

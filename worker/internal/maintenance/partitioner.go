@@ -26,6 +26,7 @@ const (
 
 // PartitionStore has the database operations of the partitioner.
 type PartitionStore interface {
+	CheckClock(ctx context.Context, host func() time.Time) error
 	MakeLogPartition(ctx context.Context, log retention.Log, monthsAhead int) (string, error)
 	DropLogPartition(ctx context.Context, log retention.Log, age time.Duration) (retention.DroppedPartition, error)
 	MissingLogPartitions(ctx context.Context) ([]retention.MissingPartitions, error)
@@ -47,13 +48,17 @@ type PartitionerParams struct {
 	Store        PartitionStore
 	Actions      *Actions
 	Registry     prometheus.Registerer
-	Logs, Events time.Duration // 0 = unlimited
-	Postponed    time.Duration // until the next round after one that met a table in use; 0 = postponedDelay
+	Logs, Events time.Duration    // 0 = unlimited
+	Postponed    time.Duration    // until the next round after one that met a table in use; 0 = postponedDelay
+	Now          func() time.Time // of this machine; nil = time.Now
 }
 
 // NewPartitioner makes a partitioner that is not running yet.
 func NewPartitioner(p PartitionerParams) *Partitioner {
 	p.Postponed = cmp.Or(p.Postponed, postponedDelay)
+	if p.Now == nil {
+		p.Now = time.Now
+	}
 	r := &Partitioner{params: p, again: make(chan struct{}, 1), missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "log_partitions_missing", Help: "How many of this month and the next have no partition.",
 	}, []string{"log"}), overdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -134,6 +139,9 @@ func (r *Partitioner) make(ctx context.Context, log retention.Log) error {
 
 func (r *Partitioner) drop(ctx context.Context, log retention.Log, age time.Duration) error {
 	for {
+		if err := r.params.Store.CheckClock(ctx, r.params.Now); err != nil {
+			return err
+		}
 		p, err := r.params.Store.DropLogPartition(ctx, log, age)
 		switch {
 		case err != nil || p.Name == "":
