@@ -190,6 +190,31 @@ func TestMailingCreate_SameUpload(t *testing.T) {
 }
 
 // Errors list all invalid fields and how to correct them.
+// An operator ends a mailing that its company has paused and forgotten, also of a suspended company.
+func TestMailing_CancelledByOperator(t *testing.T) {
+	t.Parallel()
+	tenant, by, _ := newTenant(t)
+	id := tenant.upload(t, "--hold")
+	by.must(t, "company", "suspend", "Acme", "--reason", "it has left")
+	if got := by.run(t, "company", "cancel-mailing", id); got.code == ctl.ExitOK || !strings.Contains(got.stderr, "--reason") {
+		t.Errorf("without a reason: %+v", got)
+	}
+	var cancelled struct{ MailingID, CompanyID, Status string }
+	by.decode(t, &cancelled, "company", "cancel-mailing", id, "--reason", "it has left")
+	if cancelled.MailingID != id || cancelled.Status != "CANCELLED" {
+		t.Errorf("cancelled: %+v", cancelled)
+	}
+	if audit := by.must(t, "audit", "list", "--json"); !strings.Contains(audit, `"mailing.cancel"`) || !strings.Contains(audit, cancelled.CompanyID) {
+		t.Errorf("the audit log: %s", audit)
+	}
+	if got := by.run(t, "company", "cancel-mailing", id, "--reason", "again"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "CANCELLED") {
+		t.Errorf("again: %+v", got)
+	}
+	if got := by.run(t, "company", "cancel-mailing", "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b", "--reason", "wrong id"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "not found") {
+		t.Errorf("an unknown id: %+v", got)
+	}
+}
+
 func TestMailing_Refused(t *testing.T) {
 	t.Parallel()
 	tenant, by, _ := newTenant(t)

@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/feedback"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/mailing"
 	processstore "email-gateway/shared/store/process"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/tenant"
@@ -68,6 +69,7 @@ type Store interface {
 	ProcessStatuses(ctx context.Context) ([]processstore.Status, error)
 	Breaker(ctx context.Context) (breaker.Breaker, error)
 	Lanes(ctx context.Context, f lane.Filter, limit int) ([]lane.Lane, error)
+	StalledMailings(ctx context.Context, age time.Duration, limit int) ([]mailing.StalledMailing, error)
 	Companies(ctx context.Context) ([]tenant.Company, error)
 	SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error)
 	APIKeys(ctx context.Context, company uuid.UUID) ([]tenant.APIKey, error)
@@ -132,6 +134,7 @@ func Examine(ctx context.Context, p Inputs) Report {
 		x.eventArrivals(ctx)
 		x.circuitBreaker(ctx)
 		x.lanes(ctx)
+		x.mailings(ctx)
 		x.waiting(ctx)
 		x.backlog(ctx)
 	}

@@ -262,6 +262,33 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "breaker open", doctor.Examine(ctx, p), "failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
+// A mailing that was paused and forgotten keeps its data without a limit. One that was never started is cancelled by its age.
+func TestExamine_StalledMailings(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	companies, err := d.Store.Companies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	company := companies[0].ID
+	for range 3 {
+		d.Mailing(t, company, 1, nil)
+	}
+	exec(t, d, "UPDATE mailings SET status = 'PAUSED', generation = 1, updated_at = now() - interval '13 days'")
+	exec(t, d, "UPDATE mailings SET generation = 0, updated_at = now() - interval '15 days' WHERE id = (SELECT id FROM mailings ORDER BY id LIMIT 1)")
+	wants(t, "paused for some days, and never started", doctor.Examine(t.Context(), p))
+	exec(t, d, "UPDATE mailings SET updated_at = now() - interval '15 days' WHERE id = (SELECT id FROM mailings ORDER BY id DESC LIMIT 1)")
+	wants(t, "forgotten", doctor.Examine(t.Context(), p), "warning mailings: Paused, or of a company whose mailings are held, for more than two weeks")
+	exec(t, d, "UPDATE mailings SET status = 'SENDING'")
+	if got := strings.Join(lines(doctor.Examine(t.Context(), p)), "\n"); strings.Contains(got, "warning mailings: ") {
+		t.Error("in progress:", got)
+	}
+	exec(t, d, "UPDATE companies SET mailings_paused_at = now() - interval '15 days'")
+	if got := strings.Join(lines(doctor.Examine(t.Context(), p)), "\n"); !strings.Contains(got, "warning mailings: Paused, or of a company") {
+		t.Error("the company's mailings are held:", got)
+	}
+}
+
 func TestExamine_Tenants(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)

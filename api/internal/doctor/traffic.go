@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	// stalledAge is the age from which a paused mailing may have been forgotten.
+	stalledAge = 14 * 24 * time.Hour
 	// heldLimit limits how many lanes are read, backlogLimit how far rows are counted.
 	heldLimit, backlogLimit = 1000, 100_000
 	// Other emails delay a single email by at most about 2 s. Emails of mailings wait for each
@@ -65,6 +67,21 @@ func (x *examination) lanes(ctx context.Context) {
 	}
 	x.add(check, Warning, "See gatewayctl lane list. If the reason no longer applies: gatewayctl lane resume --company …",
 		"%s paused by operators, the first one of %s since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
+}
+
+// mailings looks for mailings that were paused and may have been forgotten: nothing ends them, and their data is kept until then.
+func (x *examination) mailings(ctx context.Context) {
+	const check = "mailings"
+	stalled, err := x.Store.StalledMailings(ctx, stalledAge, heldLimit)
+	if x.couldNot(check, err) || len(stalled) == 0 {
+		return
+	}
+	var names []string
+	for _, m := range stalled {
+		names = append(names, m.ID.String()+" of "+m.Company+" (since "+when(m.Since)+")")
+	}
+	x.add(check, Warning, "Ask the company to resume or cancel them, or cancel one: gatewayctl company cancel-mailing ID --reason …",
+		"Paused, or of a company whose mailings are held, for more than two weeks; their data and the logs of their months are kept until they end: %s.", some(names))
 }
 
 // waiting looks for emails that are due but not processed. While sending is stopped, which circuitBreaker reports, emails

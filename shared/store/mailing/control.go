@@ -129,7 +129,11 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 // waiting entries. The dead letter of a failed mailing is discarded. It returns *StateError if the
 // mailing is already completed or cancelled.
 func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
-	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+	return s.control(ctx, "cancel mailing", company, id, cancel(ctx))
+}
+
+func cancel(ctx context.Context) func(tx *sqlx.Tx, m *Mailing) error {
+	return func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status == Completed || m.Status == Cancelled {
 			return &StateError{Status: m.Status, Reason: "a COMPLETED or CANCELLED mailing cannot be cancelled"}
 		}
@@ -137,7 +141,7 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 			return err
 		}
 		return resolveMailingLetters(ctx, tx, m.ID, lettersDiscarded, nil, nil)
-	})
+	}
 }
 
 // RetryFailedEntries makes the EntryActionLoop replay the failed and expired entries, except those

@@ -29,7 +29,8 @@ func controlCommands(c *command.Invocation) []*cobra.Command {
 		},
 		{
 			"pause", "Pause a mailing", `Pauses the mailing within a second: emails not yet passed to SES are not sent. Nothing is
-lost. The deadlines of emails keep running; lines that are not emails yet have no deadline.`,
+lost. An email that was tried keeps its deadline; the others have none until they are tried. A
+mailing that stays paused keeps its data.`,
 			"paused",
 		},
 		{
