@@ -59,10 +59,10 @@ func TestParse_Kinds(t *testing.T) {
 			`{"delayType":"MailboxFull","expirationTime":"2026-11-22T10:00:00Z","recipients":[{"address":"ana@example.com","status":"4.2.2","diagnosticCode":"smtp; 452"}]}`,
 		},
 		"bounce": {
-			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","reportingMTA":"dsn; x","bouncedRecipients":[{"emailAddress":"Ana <ana@example.com>","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550"}]}`,
+			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","reportingMTA":"dsn; x","bouncedRecipients":[{"emailAddress":"Ana <ana@example.com>","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550\u001bc\u009b1m\r\nx"}]}`,
 			email.EventBounced, suppression.Bounced,
 			[]string{"ana@example.com"},
-			`{"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","recipients":[{"address":"ana@example.com","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550"}]}`,
+			`{"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","recipients":[{"address":"ana@example.com","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550 c 1m  x"}]}`,
 		},
 		"bounce of a new sort": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList","bouncedRecipients":[]}`,

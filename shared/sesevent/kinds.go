@@ -4,6 +4,7 @@ import (
 	"net/mail"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"email-gateway/shared/email"
@@ -164,8 +165,15 @@ func (s *subscription) content() content {
 	}}
 }
 
-// cut truncates text to at most n bytes, at a character boundary.
+// cut truncates text to at most n bytes, at a character boundary, and replaces control characters: some texts come from mail servers
+// of recipients, and are printed on terminals.
 func cut(text string, n int) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 	if len(text) <= n {
 		return text
 	}
