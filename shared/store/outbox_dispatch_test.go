@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
@@ -134,9 +135,42 @@ func TestOverdue(t *testing.T) {
 		if ago := time.Since(e.ExpiresAt); !overdue[e.ID] || ago < 0 || ago > 3*time.Minute {
 			t.Errorf("%v is %s", e, readOutbox(t, d, e.ID).Status)
 		}
+		if e.Cause != "none" {
+			t.Errorf("%v waited because %s", e.ID, e.Cause)
+		}
 		storetest.Apply(t, d, expireOf(e.ID))
 	}
 	if left, err := d.Store.Overdue(t.Context(), 100); len(left) != 0 || err != nil {
 		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// An email of a suspended company, of a paused mailing or of a lane that an operator paused is listed with this cause.
+func TestOverdue_Cause(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	want := map[uuid.UUID]string{}
+	for _, closed := range []struct{ cause, how string }{
+		{"suspended", `UPDATE companies SET suspended_at = now(), suspended_reason = 'a test' WHERE id = $1`},
+		{"paused", `UPDATE dispatch_lanes SET mailing_id = gen_random_uuid(), paused_at = now() WHERE company_id = $1 AND queue = 'email:send'`},
+		{"held", `UPDATE dispatch_lanes SET held_at = now(), held_reason = 'a test' WHERE company_id = $1`},
+		{"none", `UPDATE dispatch_lanes SET paused_at = now() WHERE company_id = $1 AND queue <> 'email:send'`},
+	} {
+		company := d.Company(t)
+		id := d.Accept(t, company, nil)
+		run(t, d, `UPDATE email_outbox SET expires_at = now() - interval '1 s' WHERE id = $1`, id)
+		run(t, d, closed.how, company)
+		want[id] = closed.cause
+	}
+	listed, err := d.Store.Overdue(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[uuid.UUID]string{}
+	for _, e := range listed {
+		got[e.ID] = e.Cause
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

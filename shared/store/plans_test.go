@@ -52,6 +52,7 @@ func TestPlans(t *testing.T) {
 		"namedLanes":           {written(t, "sql.NamedLanes"), []any{3, lanes, since, ids}, []string{"email_outbox_lane_claim"}},
 		"newLanes":             {written(t, "dispatch.newLanesSQL"), []any{1000, 2000, 5000}, []string{"email_outbox_pkey"}},
 		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"servedQueues":         {written(t, "dispatch.servedQueuesSQL"), []any{120_000}, []string{"email_outbox_open"}},
 		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {written(t, "dispatch.overdueSQL"), []any{100}, []string{"email_outbox_open"}},
 		"abandoned":            {written(t, "dispatch.abandonedSQL"), []any{5000, 500, time.Now()}, []string{"email_outbox_open"}},

@@ -75,6 +75,7 @@ type Store interface {
 	APIKeys(ctx context.Context, company uuid.UUID) ([]tenant.APIKey, error)
 	CountBacklog(ctx context.Context, limit int) (dispatch.Backlog, error)
 	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
+	ServedQueues(ctx context.Context, within time.Duration) ([]string, error)
 	EventArrivals(ctx context.Context) (feedback.Arrivals, error)
 }
 

@@ -245,6 +245,12 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: Emails on email:send have been due for 3") // 31s, more on a busy machine
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '301 s'")
 	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: Emails on email:send have been due for 5m")
+	taken := d.Accept(t, company[0].ID, nil)
+	exec(t, d, "UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = '"+taken.String()+"'")
+	wants(t, "due behind others", doctor.Examine(ctx, p), "warning waiting: The oldest due row of email:send has waited for 5m")
+	exec(t, d, "UPDATE email_outbox SET enqueued_at = now() - interval '121 s' WHERE id = '"+taken.String()+"'")
+	wants(t, "a full window that no worker serves", doctor.Examine(ctx, p), "failure waiting: Emails on email:send have been due for 5m")
+	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = '"+taken.String()+"'")
 	if err := s.HoldBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}

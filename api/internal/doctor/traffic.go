@@ -16,9 +16,9 @@ const (
 	stalledAge = 14 * 24 * time.Hour
 	// heldLimit limits how many lanes are read, backlogLimit how far rows are counted.
 	heldLimit, backlogLimit = 1000, 100_000
-	// Other emails delay a single email by at most about 2 s. Emails of mailings wait for each
-	// other, which may take hours.
-	waitsLong, waitsTooLong = 30 * time.Second, 5 * time.Minute
+	// An email of another company delays a single email by at most about 2 s. A company's own emails wait for each other, which
+	// may take hours: that is no failure while the queue was served within servedWithin.
+	waitsLong, waitsTooLong, servedWithin = 30 * time.Second, 5 * time.Minute, 2 * time.Minute
 )
 
 // circuitBreaker checks the circuit breaker of the provider.
@@ -84,33 +84,42 @@ func (x *examination) mailings(ctx context.Context) {
 		"Paused, or of a company whose mailings are held, for more than two weeks; their data and the logs of their months are kept until they end: %s.", some(names))
 }
 
-// waiting looks for emails that are due but not processed. While sending is stopped, which circuitBreaker reports, emails
-// wait for that.
+// waiting looks for emails and jobs that are due but not processed. While sending is stopped, which circuitBreaker reports,
+// emails wait for that.
 func (x *examination) waiting(ctx context.Context) {
 	const check = "waiting"
 	ages, err := x.Store.OldestDue(ctx)
 	if x.couldNot(check, err) {
 		return
 	}
-	var alone, mailings dispatch.LaneAge
+	served, err := x.Store.ServedQueues(ctx, servedWithin)
+	if x.couldNot(check, err) {
+		return
+	}
+	var blocked, backlog, mailings dispatch.LaneAge
 	for _, a := range ages {
-		if x.stopped && slices.Contains(email.Queues(), a.Queue) {
+		oldest := &blocked
+		switch isEmail := slices.Contains(email.Queues(), a.Queue); {
+		case isEmail && x.stopped:
 			continue
-		}
-		oldest := &alone
-		if a.Mailing {
+		case a.Mailing:
 			oldest = &mailings
+		case !isEmail || slices.Contains(served, a.Queue): // whether RabbitMQ accepts jobs is a check of its own
+			oldest = &backlog
 		}
 		if a.Seconds > oldest.Seconds {
 			*oldest = a
 		}
 	}
 	const advice = "See gatewayctl email explain. Check that a dispatcher is running and that the workers (WORKER_CONCURRENCY) and SES's rate are sufficient."
-	switch age := alone.Age(); {
+	switch age := blocked.Age(); {
 	case age >= waitsTooLong:
-		x.add(check, Failure, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
+		x.add(check, Failure, advice, "Emails on %s have been due for %s, and nothing blocks them.", blocked.Queue, age.Round(time.Second))
 	case age >= waitsLong:
-		x.add(check, Warning, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
+		x.add(check, Warning, advice, "Emails on %s have been due for %s, and nothing blocks them.", blocked.Queue, age.Round(time.Second))
+	case backlog.Age() >= waitsTooLong:
+		x.add(check, Warning, "If companies do not send or import more than usual, check that the workers (WORKER_CONCURRENCY) and SES's rate are sufficient.",
+			"The oldest due row of %s has waited for %s: more is due than the workers process.", backlog.Queue, backlog.Age().Round(time.Second))
 	case x.stopped:
 		x.add(check, OK, "", "Emails wait until sending resumes.")
 	case mailings.Seconds > 0:

@@ -164,3 +164,19 @@ func (s *Store) OldestDue(ctx context.Context) ([]LaneAge, error) {
 	}
 	return ages, nil
 }
+
+// servedQueuesSQL reads the emails with a task along email_outbox_open, which are no more than the windows of the queues permit,
+// and locks nothing.
+const servedQueuesSQL = `
+SELECT DISTINCT l.queue FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id
+WHERE o.status IN ('ENQUEUED', 'PROCESSING') AND o.target = 'email:send' AND o.enqueued_at > now() - $1 * interval '1 ms'`
+
+// ServedQueues returns the queues of emails with an email that was enqueued within the given time and that no worker has
+// finished. While emails are due, the window of a queue that dispatchers and workers serve always has such emails.
+func (s *Store) ServedQueues(ctx context.Context, within time.Duration) ([]string, error) {
+	var queues []string
+	if err := s.db.SelectContext(ctx, &queues, servedQueuesSQL, within.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("list served queues: %w", pg.Translate(err))
+	}
+	return queues, nil
+}

@@ -38,19 +38,30 @@ type OverdueEmail struct {
 	ID           uuid.UUID `db:"id"`
 	ExpiresAt    time.Time `db:"expires_at"`
 	HasAggregate bool      `db:"about"` // a program may be changing it
+	Cause        string    `db:"cause"` // why it waited, one of ExpiryCauses
 }
 
-// overdueSQL finds rows by email_outbox_open, a short range of it for each status. It takes share locks until the end of the
-// statement and skips rows that another transaction has locked, so that these do not fill the list.
+// ExpiryCauses returns the reasons why an email may wait until its deadline: its company is suspended; its mailing is paused, by
+// the company or by the reputation guard; an operator paused its lane; or none of these.
+func ExpiryCauses() []string { return []string{"suspended", "paused", "held", "none"} }
+
+// overdueSQL finds rows by email_outbox_open, a short range of it for each status, and their lanes and companies by primary key.
+// It takes share locks on the rows until the end of the statement and skips rows that another transaction has locked, so that
+// these do not fill the list.
 const overdueSQL = `
-SELECT due.id, due.expires_at, due.about
+SELECT due.id, due.expires_at, due.about,
+       CASE WHEN c.suspended_at IS NOT NULL THEN 'suspended'
+            WHEN l.paused_at IS NOT NULL OR c.mailings_paused_at IS NOT NULL AND l.mailing_id IS NOT NULL THEN 'paused'
+            WHEN l.held_at IS NOT NULL THEN 'held' ELSE 'none' END AS cause
 FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)
 CROSS JOIN LATERAL (
-    SELECT id, expires_at, aggregate_type IS NOT NULL AS about FROM email_outbox
+    SELECT id, expires_at, aggregate_type IS NOT NULL AS about, lane_id, company_id FROM email_outbox
     WHERE status = waits.status AND status IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED', 'OUTCOME_UNKNOWN')
       AND target = 'email:send' AND expires_at <= now()
     ORDER BY expires_at LIMIT $1 FOR SHARE SKIP LOCKED
 ) due
+LEFT JOIN dispatch_lanes l ON l.id = due.lane_id
+LEFT JOIN companies c ON c.id = due.company_id
 ORDER BY due.expires_at LIMIT $1`
 
 // Overdue lists at most limit overdue emails.

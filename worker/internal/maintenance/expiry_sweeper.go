@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ type ExpirySweeper struct {
 	log      *slog.Logger
 	store    OverdueStore
 	advancer Advancer
-	expired  prometheus.Counter
+	expired  *prometheus.CounterVec
 }
 
 // SweeperParams configure an ExpirySweeper.
@@ -58,9 +59,12 @@ type SweeperParams struct {
 func NewExpirySweeper(p SweeperParams) *ExpirySweeper {
 	s := &ExpirySweeper{
 		log: p.Log, store: p.Store, advancer: p.Advancer,
-		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_expired_total", Help: "Emails expired by the sweeper because their deadline had passed.",
-		}),
+		expired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_expired_total", Help: "Emails expired by the sweeper because their deadline had passed, by why they waited (suspended, paused, held, none).",
+		}, []string{"cause"}),
+	}
+	for _, cause := range dispatch.ExpiryCauses() {
+		s.expired.WithLabelValues(cause)
 	}
 	p.Registry.MustRegister(s.expired)
 	s.Loop = service.NewLoop(service.LoopParams{
@@ -74,23 +78,25 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil || len(overdue) == 0 {
 		return false, err
 	}
-	swept := make([]bool, len(overdue))
+	var swept atomic.Int64
 	var sweeping errgroup.Group
 	sweeping.SetLimit(sweepers)
-	for i, e := range overdue {
+	for _, e := range overdue {
 		sweeping.Go(func() error {
 			moved, err := s.advancer.Advance(ctx, expiry(e))
-			swept[i] = moved.Applied
+			if moved.Applied {
+				swept.Add(1)
+				s.expired.WithLabelValues(e.Cause).Inc()
+			}
 			return err
 		})
 	}
 	err = sweeping.Wait()
-	n := count(swept)
+	n := int(swept.Load())
 	if n == 0 && err != nil {
 		return false, fmt.Errorf("expire emails: %w", err)
 	}
 	if n > 0 {
-		s.expired.Add(float64(n))
 		s.log.Info("emails expired", "count", n)
 	}
 	if err != nil && ctx.Err() == nil { // an email that cannot be written must not block the others
