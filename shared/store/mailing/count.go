@@ -15,8 +15,9 @@ import (
 // OpenMailing is a mailing whose entries still change state, or whose counts may be out of
 // date.
 type OpenMailing struct {
-	ID    uuid.UUID `db:"id"`
-	Lines int       `db:"lines"` // how many entries a count reads, about
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+	Lines     int       `db:"lines"` // how many entries a count reads, about
 	// CountedAt is nil if the counts are known to be out of date.
 	CountedAt *time.Time `db:"counted_at"`
 	AgeMS     int64      `db:"age_ms"`
@@ -34,12 +35,12 @@ func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.
 // transaction lasts longer than a minute, so a PAUSED mailing is also listed until it was counted a minute after the pause. The
 // others are always listed, and counted more and more seldom, except those of which nothing has been expanded: their entries do not change.
 const openMailingsSQL = `
-SELECT id, total_lines AS lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
+SELECT id, company_id, total_lines AS lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
 WHERE NOT dry_run AND (status IN ('PROCESSING', 'SENDING') OR status IN ('QUEUED', 'PENDING') AND expanded_to IS NOT NULL OR settling IS NOT NULL
     OR counted_at IS NULL OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
   AND id NOT IN (SELECT mailing_id FROM mailing_marks)
 UNION ALL
-SELECT id, total_lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0), true FROM mailings
+SELECT id, company_id, total_lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0), true FROM mailings
 WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
 ORDER BY lines, id`
 

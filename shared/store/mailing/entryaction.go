@@ -21,15 +21,21 @@ const (
 )
 
 // entryActionsSQL scans mailings_open and locks nothing.
-const entryActionsSQL = `SELECT id FROM mailings WHERE settling IS NOT NULL ORDER BY id`
+const entryActionsSQL = `SELECT id, company_id FROM mailings WHERE settling IS NOT NULL ORDER BY id`
+
+// ActionMailing is a mailing with an EntryAction.
+type ActionMailing struct {
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+}
 
 // MailingsWithEntryAction lists the mailings with an EntryAction.
-func (s *Store) MailingsWithEntryAction(ctx context.Context) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	if err := s.db.SelectContext(ctx, &ids, entryActionsSQL); err != nil {
+func (s *Store) MailingsWithEntryAction(ctx context.Context) ([]ActionMailing, error) {
+	var all []ActionMailing
+	if err := s.db.SelectContext(ctx, &all, entryActionsSQL); err != nil {
 		return nil, fmt.Errorf("list mailings with an entry action: %w", pg.Translate(err))
 	}
-	return ids, nil
+	return all, nil
 }
 
 // EntryActionResult is the effect of one round on a mailing.

@@ -19,12 +19,13 @@ import (
 type countedMailings struct {
 	mu     sync.Mutex
 	lines  map[uuid.UUID]int
+	owners map[uuid.UUID]uuid.UUID // by mailing; all others are of one company
 	marked map[uuid.UUID]bool
 	counts map[uuid.UUID][]time.Time
 }
 
 func newCountedMailings() *countedMailings {
-	return &countedMailings{lines: map[uuid.UUID]int{}, marked: map[uuid.UUID]bool{}, counts: map[uuid.UUID][]time.Time{}}
+	return &countedMailings{lines: map[uuid.UUID]int{}, owners: map[uuid.UUID]uuid.UUID{}, marked: map[uuid.UUID]bool{}, counts: map[uuid.UUID][]time.Time{}}
 }
 
 func (s *countedMailings) add(lines int) uuid.UUID {
@@ -42,8 +43,9 @@ func (s *countedMailings) OpenMailings(context.Context) ([]mailingstore.OpenMail
 		if n := len(s.counts[id]); n > 0 {
 			at = s.counts[id][n-1]
 		}
-		open = append(open, mailingstore.OpenMailing{ID: id, Lines: lines, CountedAt: &at, AgeMS: time.Since(at).Milliseconds(), Changed: s.marked[id]})
+		open = append(open, mailingstore.OpenMailing{ID: id, CompanyID: s.owners[id], Lines: lines, CountedAt: &at, AgeMS: time.Since(at).Milliseconds(), Changed: s.marked[id]})
 	}
+	slices.SortFunc(open, func(a, b mailingstore.OpenMailing) int { return a.Lines - b.Lines })
 	return open, nil
 }
 
@@ -137,4 +139,29 @@ func TestCounter_Unchanged(t *testing.T) {
 			t.Error("a change was not counted")
 		}
 	})
+}
+
+// However many small mailings one company has, a larger one of another company is counted every few seconds.
+func TestCounter_OneBesideManyOfAnotherCompany(t *testing.T) {
+	t.Parallel()
+	s := newCountedMailings()
+	one := s.add(50_000)
+	s.owners[one], s.marked[one] = uuid.New(), true
+	var many []uuid.UUID
+	for range 3000 { // 15 s for one count of each
+		many = append(many, s.add(5000))
+	}
+	for _, id := range many {
+		s.marked[id] = true
+	}
+	s.run(t, func() { <-time.After(2 * time.Minute) })
+	counts := s.countsOf(one)
+	if n := len(counts); n < 40 {
+		t.Errorf("it is counted %d times in two minutes", n)
+	}
+	for _, id := range many {
+		if n := len(s.countsOf(id)); n < 4 {
+			t.Fatalf("one of the many is counted %d times in two minutes", n)
+		}
+	}
 }

@@ -12,9 +12,11 @@ import (
 
 	"email-gateway/shared/service"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/worker/internal/turns"
 )
 
-// countLoop counts some of the mailings, one after another, those with the fewest lines first.
+// countLoop counts some of the mailings, one after another. Companies take turns. Of each company, those that were never counted
+// come first, the ones with the fewest lines before others.
 type countLoop struct {
 	*service.Loop
 	params    CounterParams
@@ -51,34 +53,40 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	open = slices.DeleteFunc(open, func(m mailingstore.OpenMailing) bool { return !c.counts(m) })
-	ids := make([]uuid.UUID, len(open))
-	for i, m := range open {
-		ids[i] = m.ID
+	ids := make(map[uuid.UUID]bool, len(open))
+	for _, m := range open {
+		ids[m.ID] = true
 	}
 	c.keep(ids)
+	now := time.Now()
+	open = slices.DeleteFunc(open, func(m mailingstore.OpenMailing) bool {
+		return !c.rest.due(m.ID, now) || m.CountedAt != nil && c.fresh(m)
+	})
+	slices.SortStableFunc(open, func(a, b mailingstore.OpenMailing) int { return c.rest.longerDue(a.ID, b.ID) })
 	var errs []error
-	for _, m := range open {
-		start := time.Now()
-		if !c.rest.due(m.ID, start) || m.CountedAt != nil && c.fresh(m) {
-			continue
-		}
-		tally, err := c.params.Store.CountMailing(ctx, m.ID)
-		if err != nil {
-			c.rest.waitLong(m.ID, start, countInterval)
-			errs = append(errs, fmt.Errorf("mailing %s: %w", m.ID, err))
-			continue
-		}
-		c.note(m.ID, tally, time.Since(start))
-		c.sleep(m.ID, start)
-		if tally.Completed {
-			c.completed.Inc()
-			c.params.Log.Info("mailing completed", "mailingId", m.ID,
-				"sent", tally.Sent, "failed", tally.Failed, "unknown", tally.Unknown, "invalid", tally.InvalidLater,
-				"suppressed", tally.Suppressed, "expired", tally.Expired, "cancelled", tally.Cancelled)
-		}
-	}
+	left := turns.Pass(open, func(m mailingstore.OpenMailing) uuid.UUID { return m.CompanyID }, turns.PassTime, func(m mailingstore.OpenMailing) {
+		errs = append(errs, c.count(ctx, m.ID))
+	})
 	c.scheduleCompletionCheck()
-	return false, errors.Join(errs...)
+	return left, errors.Join(errs...)
+}
+
+func (c *countLoop) count(ctx context.Context, id uuid.UUID) error {
+	start := time.Now()
+	tally, err := c.params.Store.CountMailing(ctx, id)
+	if err != nil {
+		c.rest.waitLong(id, start, countInterval)
+		return fmt.Errorf("mailing %s: %w", id, err)
+	}
+	c.note(id, tally, time.Since(start))
+	c.sleep(id, start)
+	if tally.Completed {
+		c.completed.Inc()
+		c.params.Log.Info("mailing completed", "mailingId", id,
+			"sent", tally.Sent, "failed", tally.Failed, "unknown", tally.Unknown, "invalid", tally.InvalidLater,
+			"suppressed", tally.Suppressed, "expired", tally.Expired, "cancelled", tally.Cancelled)
+	}
+	return nil
 }
 
 // sleep schedules the next count of a mailing. start is when its last count began.
@@ -159,7 +167,7 @@ func (now counted) expectedEnd(before counted) time.Time {
 }
 
 // keep drops the loop's state of all mailings except these.
-func (c *countLoop) keep(ids []uuid.UUID) {
+func (c *countLoop) keep(ids map[uuid.UUID]bool) {
 	c.rest.keep(ids)
 	for id := range c.last {
 		if _, known := c.rest[id]; !known {

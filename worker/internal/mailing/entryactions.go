@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"email-gateway/shared/store"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/worker/internal/turns"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 
 // EntryActionStore has the database operations of an EntryActionLoop.
 type EntryActionStore interface {
-	MailingsWithEntryAction(ctx context.Context) ([]uuid.UUID, error)
+	MailingsWithEntryAction(ctx context.Context) ([]mailingstore.ActionMailing, error)
 	ApplyEntryAction(ctx context.Context, id uuid.UUID, limit int,
 		move func(context.Context, mailingstore.EntryAction, []uuid.UUID) (locked []uuid.UUID, err error)) (mailingstore.EntryActionResult, error)
 	Wake(ctx context.Context) error
@@ -74,46 +76,57 @@ func NewEntryActionLoop(p EntryActionLoopParams) *EntryActionLoop {
 	return l
 }
 
-// runOnce gives each mailing one round, so that a large one does not delay the others.
+// runOnce gives mailings one round each. Companies take turns, and a large mailing does not delay the others of its company.
 func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 	mailings, err := l.params.Store.MailingsWithEntryAction(ctx)
 	if err != nil {
 		return false, err
 	}
-	l.rest.keep(mailings)
-	var errs []error
-	for _, id := range mailings {
-		start := time.Now()
-		if !l.rest.due(id, start) {
-			continue
-		}
-		moved := atomic.Int64{}
-		done, err := l.params.Store.ApplyEntryAction(ctx, id, actionBatch, func(ctx context.Context, kind mailingstore.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
-			n, locked, err := l.move(ctx, id, kind, emails)
-			moved.Store(int64(n))
-			return locked, err
-		})
-		if err != nil {
-			l.rest.wait(id, start, actionInterval)
-			errs = append(errs, fmt.Errorf("mailing %s: %w", id, err))
-			continue
-		}
-		if n := int(moved.Load()) + done.Cancelled; n > 0 {
-			l.changed.WithLabelValues(string(done.Kind)).Add(float64(n))
-		}
-		switch {
-		case done.More:
-			more = true
-		case done.Left:
-			l.rest.wait(id, start, actionInterval)
-		case done.Kind != "":
-			l.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
-		}
-		if done.Kind == mailingstore.ActionRetryFailed && moved.Load() > 0 {
-			errs = append(errs, l.params.Store.Wake(ctx))
-		}
+	ids := make(map[uuid.UUID]bool, len(mailings))
+	for _, m := range mailings {
+		ids[m.ID] = true
 	}
-	return more, errors.Join(errs...)
+	l.rest.keep(ids)
+	now := time.Now()
+	mailings = slices.DeleteFunc(mailings, func(m mailingstore.ActionMailing) bool { return !l.rest.due(m.ID, now) })
+	slices.SortStableFunc(mailings, func(a, b mailingstore.ActionMailing) int { return l.rest.longerDue(a.ID, b.ID) })
+	var errs []error
+	left := turns.Pass(mailings, func(m mailingstore.ActionMailing) uuid.UUID { return m.CompanyID }, turns.PassTime, func(m mailingstore.ActionMailing) {
+		again, err := l.apply(ctx, m.ID)
+		more = more || again
+		errs = append(errs, err)
+	})
+	return more || left, errors.Join(errs...)
+}
+
+// apply runs one round of a mailing.
+func (l *EntryActionLoop) apply(ctx context.Context, id uuid.UUID) (more bool, err error) {
+	start := time.Now()
+	moved := atomic.Int64{}
+	done, err := l.params.Store.ApplyEntryAction(ctx, id, actionBatch, func(ctx context.Context, kind mailingstore.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
+		n, locked, err := l.move(ctx, id, kind, emails)
+		moved.Store(int64(n))
+		return locked, err
+	})
+	if err != nil {
+		l.rest.wait(id, start, actionInterval)
+		return false, fmt.Errorf("mailing %s: %w", id, err)
+	}
+	if n := int(moved.Load()) + done.Cancelled; n > 0 {
+		l.changed.WithLabelValues(string(done.Kind)).Add(float64(n))
+	}
+	l.rest.worked(id)
+	switch {
+	case done.More:
+	case done.Left:
+		l.rest.wait(id, start, actionInterval)
+	case done.Kind != "":
+		l.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
+	}
+	if done.Kind == mailingstore.ActionRetryFailed && moved.Load() > 0 {
+		err = l.params.Store.Wake(ctx)
+	}
+	return done.More, err
 }
 
 // move changes the emails' status, and returns how many changed and which are locked. One that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ import (
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/mailing"
+	"email-gateway/worker/internal/turns"
 )
 
 func (b bench) applyActions(t *testing.T, advancer mailing.Advancer) {
@@ -202,6 +205,62 @@ func TestEntryActionLoop_RetryFailedSkipsLockedEmails(t *testing.T) {
 	}
 	storetest.WaitFor(t, b.Database, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "1300 1300", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'REPLAYED') FROM mailing_entries WHERE status = 'QUEUED'`)
+}
+
+// misused is a store that runs during once, in the first round.
+type misused struct {
+	mailing.EntryActionStore
+	during func()
+	mu     sync.Mutex
+	rounds []uuid.UUID // the mailings of the rounds
+}
+
+func (m *misused) ApplyEntryAction(
+	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, mailingstore.EntryAction, []uuid.UUID) ([]uuid.UUID, error),
+) (mailingstore.EntryActionResult, error) {
+	m.mu.Lock()
+	m.rounds = append(m.rounds, id)
+	first := len(m.rounds) == 1
+	m.mu.Unlock()
+	if first {
+		m.during()
+	}
+	return m.EntryActionStore.ApplyEntryAction(ctx, id, limit, move)
+}
+
+// A company cancels many mailings at once. The failed entries of another company, which asks for that meanwhile, are sent again
+// after a pass of a second and not after all of these.
+func TestEntryActionLoop_CompaniesTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := bench{b.Database, b.Company(t)}
+	failed, ids := other.expanded(t, 1)
+	other.end(t, ids[0], other.claim(t, ids[0]), email.Failed, email.EventFailed)
+	b.exec(t, `UPDATE mailings SET failed = 1`)
+	const n = 30
+	for range n {
+		id, _ := b.mailing(t, many(1)...)
+		if _, err := b.Store.CancelMailing(t.Context(), b.company, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &misused{EntryActionStore: b.Store, during: func() {
+		began := time.Now()
+		if _, err := b.Store.RetryFailedEntries(t.Context(), other.company, failed); err != nil {
+			t.Error(err)
+		}
+		waittest.Until(t, "the time of a pass is over", func() bool { return time.Since(began) >= turns.PassTime })
+	}}
+	start(t, mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
+		Log: slog.New(slog.DiscardHandler), Store: s, Advancer: b.Store.NewAdvancer(), Registry: prometheus.NewRegistry(), TTL: time.Hour,
+	}))
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 0 FROM mailings WHERE settling IS NOT NULL`)
+	b.want(t, "PENDING", `SELECT status FROM email_outbox WHERE id = $1`, ids[0])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := slices.Index(s.rounds, failed); at < 0 || at > 3 {
+		t.Errorf("its round is number %d of %d", at+1, len(s.rounds))
+	}
 }
 
 // A round belongs to one process, a crash in it loses nothing, and the next round takes the same

@@ -1,7 +1,7 @@
 package mailing
 
 import (
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +21,13 @@ const (
 )
 
 func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id]) }
+
+// longerDue compares two mailings: the one that has been due for longer comes first. Those that were never worked on come before
+// all others.
+func (p pacer) longerDue(a, b uuid.UUID) int { return p[a].Compare(p[b]) }
+
+// worked makes a mailing due that the loop has just worked on: the company's others come before it.
+func (p pacer) worked(id uuid.UUID) { p[id] = time.Now() }
 
 // wait schedules the next work after work that began then; least is the minimum pause.
 func (p pacer) wait(id uuid.UUID, start time.Time, least time.Duration) {
@@ -43,10 +50,6 @@ func (p pacer) waitFor(id uuid.UUID, start time.Time, least time.Duration, perWo
 }
 
 // keep removes all mailings but these.
-func (p pacer) keep(ids []uuid.UUID) {
-	for id := range p {
-		if !slices.Contains(ids, id) {
-			delete(p, id)
-		}
-	}
+func (p pacer) keep(ids map[uuid.UUID]bool) {
+	maps.DeleteFunc(p, func(id uuid.UUID, _ time.Time) bool { return !ids[id] })
 }
