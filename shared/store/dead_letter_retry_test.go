@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -138,6 +139,28 @@ func TestRetryDeadLetter_AnswerLost(t *testing.T) {
 	}
 	if got := ask[string](t, d, `SELECT concat_ws(' ', status, (SELECT count(*) FROM email_events WHERE email_log_id = $1 AND type = 'REPLAYED')) FROM email_outbox WHERE id = $1`, id); got != "PENDING 1" {
 		t.Errorf("the email: %s", got)
+	}
+}
+
+// A retry with an Advancer, one of many, does not wait for an email that another transaction has locked.
+func TestRetryDeadLetter_LockedEmail(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	id := giveUp(t, d, d.Company(t), nil)
+	letter, advancer, tries := letterOf(t, d, id), d.Store.NewAdvancer(), 0
+	t.Cleanup(advancer.Close)
+	release := lock(t, d, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id)
+	bulk := by("key1")
+	bulk.Advance = func(ctx context.Context, moved outbox.Transition) (outbox.Advanced, error) {
+		tries++
+		return advancer.Advance(ctx, moved)
+	}
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, bulk); !errors.Is(err, outbox.ErrAggregateBusy) || tries != 1 {
+		t.Errorf("while it is locked: %v after %d tries", err, tries)
+	}
+	release()
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, bulk); err != nil {
+		t.Errorf("after that: %v", err)
 	}
 }
 

@@ -14,17 +14,22 @@ import (
 
 // dueReplaysSQL reads dead_letter_replays_open and locks nothing.
 const dueReplaysSQL = `
-SELECT id FROM dead_letter_replays WHERE status = 'RUNNING' AND next_at <= now()
-ORDER BY row_number() OVER (PARTITION BY company_id ORDER BY next_at, id), id`
+SELECT id, coalesce(company_id, '00000000-0000-0000-0000-000000000000') AS company_id FROM dead_letter_replays
+WHERE status = 'RUNNING' AND next_at <= now() ORDER BY next_at, id`
 
-// DueReplays lists the replays that have dead letters to process now and whose rate permits
-// it. Companies take turns: of each company, the replay that has been due for longest comes first.
-func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	if err := s.db.SelectContext(ctx, &ids, dueReplaysSQL); err != nil {
+// DueReplay is a replay that has dead letters to process now and whose rate permits it.
+type DueReplay struct {
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"` // uuid.Nil = all companies
+}
+
+// DueReplays lists the due replays, those that have been due for longest first.
+func (s *Store) DueReplays(ctx context.Context) ([]DueReplay, error) {
+	var due []DueReplay
+	if err := s.db.SelectContext(ctx, &due, dueReplaysSQL); err != nil {
 		return nil, fmt.Errorf("list replays: %w", pg.Translate(err))
 	}
-	return ids, nil
+	return due, nil
 }
 
 // A round locks the row of the replay until its commit, so that two processes do not take the same dead letters; the second
@@ -33,8 +38,8 @@ func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 // A round of n dead letters uses up n / rate seconds. Unused time of the last second is carried over, so that the rate is
 // reached even if rounds are rare.
 //
-// After a postponed round ($8) the next one begins 5 s later: it may wait 4 s for the same lock, and the replays of other
-// companies wait meanwhile.
+// After a postponed round ($8) the next one begins 5 s later: of a recipient import or a mailing, it may wait 4 s for the same
+// lock, and the replays of other companies wait meanwhile.
 const (
 	lockReplaySQL = `
 SELECT ` + replayColumns + ` FROM dead_letter_replays

@@ -23,7 +23,8 @@ type LetterRetry struct {
 	RequestID string
 	ReplayID  uuid.UUID     // uuid.Nil = not part of a replay
 	TTL       time.Duration // from now to the new deadline of an email
-	// Advance moves an email; nil means outbox.Store.Advance. A caller that retries many at a time passes outbox.Advancer.Advance.
+	// Advance moves an email; nil means a transaction of its own, which waits for a locked email up to outbox.LockWait. A caller
+	// that retries many at a time passes outbox.Advancer.Advance, which does not wait.
 	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 
 	tx *sqlx.Tx // the surrounding transaction; nil = a new one
@@ -103,13 +104,15 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 			return s.advance(ctx, l, t, r.read)
 		}
 	}
-	moved, err := outbox.UntilUnlocked(ctx, move, outbox.Transition{
+	moved, err := move(ctx, outbox.Transition{
 		ID: *l.OutboxID, Guard: outbox.GuardReplay, Status: email.Pending, Renew: r.TTL,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
 	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
+	case moved.Locked:
+		return fmt.Errorf("retry dead letter: %w", outbox.ErrAggregateBusy)
 	case !moved.Applied && moved.Status == "":
 		return &NotReplayableError{Reason: "the email does not exist or has been deleted"}
 	case !moved.Applied && moved.Erased:

@@ -40,25 +40,6 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 	return all, Held(err)
 }
 
-// UntilUnlocked calls move again while another transaction has the email locked. After LockWait it returns
-// ErrAggregateBusy. It holds no connection between two calls.
-func UntilUnlocked(ctx context.Context, move func(context.Context, Transition) (Advanced, error), t Transition) (Advanced, error) {
-	for end := time.Now().Add(LockWait); ; {
-		moved, err := move(ctx, t)
-		switch {
-		case err != nil || !moved.Locked:
-			return moved, err
-		case time.Now().After(end):
-			return Advanced{}, ErrAggregateBusy
-		}
-		select {
-		case <-time.After(LockWait / 16):
-		case <-ctx.Done():
-			return Advanced{}, context.Cause(ctx)
-		}
-	}
-}
-
 // Held converts a lock timeout to ErrAggregateBusy.
 func Held(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {

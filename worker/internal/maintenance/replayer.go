@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/turns"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 
 // ReplayStore has the database operations of the replayer.
 type ReplayStore interface {
-	DueReplays(ctx context.Context) ([]uuid.UUID, error)
+	DueReplays(ctx context.Context) ([]deadletter.DueReplay, error)
 	WorkReplay(ctx context.Context, id uuid.UUID, limit int,
 		retry func(context.Context, deadletter.Replay, []deadletter.Letter) (deadletter.ReplayCounts, error)) (deadletter.ReplayRound, error)
 	RetryDeadLetter(ctx context.Context, l deadletter.Letter, r deadletter.LetterRetry) error
@@ -74,24 +75,24 @@ func NewReplayer(p ReplayerParams) *Replayer {
 	return r
 }
 
-// runOnce runs one round of each replay, so that a large replay does not delay the others.
+// runOnce runs rounds of replays, in which companies take turns, so that neither a large replay nor many of one company delay the
+// others.
 func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	due, err := r.params.Store.DueReplays(ctx)
 	if err != nil {
 		return false, err
 	}
 	var errs []error
-	for _, id := range due {
-		again, err := r.work(ctx, id)
+	left := turns.Pass(due, func(d deadletter.DueReplay) uuid.UUID { return d.CompanyID }, turns.PassTime, func(d deadletter.DueReplay) {
+		again, err := r.work(ctx, d.ID)
 		more = more || again
 		if errors.Is(err, deadletter.ErrReplayLocked) { // an error would delay the replays of other companies
-			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", id)
-			continue
+			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", d.ID)
+			return
 		}
 		errs = append(errs, err)
-	}
-	err = errors.Join(errs...)
-	return more && err == nil, err
+	})
+	return more || left, errors.Join(errs...)
 }
 
 func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error) {

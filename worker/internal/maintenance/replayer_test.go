@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/turns"
 )
 
 // flaky is a store whose first retries return err.
@@ -196,6 +198,71 @@ func TestReplayer_LockedEmail(t *testing.T) {
 	}
 	if r := ended(t, d, waits.ID); r.Done != 3 || r.Failed != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// slowFor is a store in which each round of one company lasts as long as a pass.
+type slowFor struct {
+	*store.Store
+	t       *testing.T
+	company uuid.UUID
+	mu      sync.Mutex
+	rounds  []bool // whether the round was one of the company
+}
+
+func (s *slowFor) WorkReplay(
+	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, deadletter.Replay, []deadletter.Letter) (deadletter.ReplayCounts, error),
+) (deadletter.ReplayRound, error) {
+	began := time.Now()
+	round, err := s.Store.WorkReplay(ctx, id, limit, retry)
+	if round.ID == uuid.Nil {
+		return round, err
+	}
+	slow := *round.CompanyID == s.company
+	if slow {
+		waittest.Until(s.t, "the time of a pass is over", func() bool { return time.Since(began) >= turns.PassTime })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds = append(s.rounds, slow)
+	return round, err
+}
+
+// A company with as many replays as it may have, whose rounds are slow because each begins with a locked email, delays each round
+// of another company's replay by one of its own.
+func TestReplayer_CompaniesTakeTurns(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	many, one := d.Company(t), d.Company(t)
+	giveUp(t, d, many, 1)
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE company_id = $1 FOR UPDATE`, many); err != nil {
+		t.Fatal(err)
+	}
+	for range deadletter.MaxRunningReplays {
+		ask(t, d, many, nil)
+	}
+	giveUp(t, d, one, 5)
+	made := ask(t, d, one, func(n *deadletter.NewReplay) { n.Rate = 2 }) // a dead letter per round
+	s := &slowFor{Store: d.Store, t: t, company: many}
+	replayOn(t, d, s)
+	if r := ended(t, d, made.ID); r.Done != 5 {
+		t.Errorf("%+v", r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	between := 0
+	for i, slow := range s.rounds {
+		if between++; !slow {
+			between = 0
+		}
+		if between > 2 { // a round of the other may not be due yet
+			t.Fatalf("round %d of %v is the third one in a row", i+1, s.rounds)
+		}
 	}
 }
 
