@@ -60,7 +60,7 @@ var callers = map[string][]string{
 		"installation.Installation",
 	},
 	"gateway_operator": { // gatewayctl
-		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
+		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.Senders", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
 		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.DomainUsers", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "emails.FindEmailDiagnosis", "emails.Timeline", "emails.ListEmails", "emails.CancelEmail", "mailing.CancelMailingAs", "mailing.StalledMailings", "emails.ReplayEmail", "lane.Wake", "lane.WakeLanes",
 		"process.ProcessStatuses", "lane.Lanes", "lane.HoldLanes", "lane.ReleaseLanes", "breaker.Breaker", "breaker.HoldBreaker", "breaker.ReleaseBreaker",
 		"deadletter.ListAllDeadLetters", "deadletter.ListDeadLetters", "deadletter.CountDeadLetters", "deadletter.FindAnyDeadLetter", "deadletter.RetryDeadLetterAs", "deadletter.DiscardDeadLetterAs",

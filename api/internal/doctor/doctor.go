@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/dispatch"
@@ -70,9 +68,7 @@ type Store interface {
 	Breaker(ctx context.Context) (breaker.Breaker, error)
 	Lanes(ctx context.Context, f lane.Filter, limit int) ([]lane.Lane, error)
 	StalledMailings(ctx context.Context, age time.Duration, limit int) ([]mailing.StalledMailing, error)
-	Companies(ctx context.Context) ([]tenant.Company, error)
-	SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error)
-	APIKeys(ctx context.Context, company uuid.UUID) ([]tenant.APIKey, error)
+	Senders(ctx context.Context) ([]tenant.Sender, error)
 	CountBacklog(ctx context.Context, limit int) (dispatch.Backlog, error)
 	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
 	ServedQueues(ctx context.Context, within time.Duration) ([]string, error)

@@ -5,16 +5,14 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
-	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store/tenant"
 )
 
 // tenants checks which companies can send, and from which domains.
 func (x *examination) tenants(ctx context.Context) {
 	const check = "companies"
-	companies, err := x.Store.Companies(ctx)
+	companies, err := x.Store.Senders(ctx)
 	if x.couldNot(check, err) {
 		return
 	}
@@ -29,24 +27,15 @@ func (x *examination) tenants(ctx context.Context) {
 			suspended = append(suspended, c.Name+" ("+text(c.SuspendedReason)+")")
 			continue
 		}
-		keys, err := x.Store.APIKeys(ctx, c.ID)
-		if x.couldNot(check, err) {
-			return
-		}
-		if !slices.ContainsFunc(keys, func(k tenant.APIKey) bool { return !k.Ended(time.Now()) }) {
+		if !c.HasKey {
 			keyless = append(keyless, c.Name)
 		}
-		its, err := x.Store.SenderDomains(ctx, c.ID)
-		if x.couldNot(check, err) {
-			return
-		}
-		domains = append(domains, its...)
-		usual, err := mail.ParseAddress(c.DefaultFrom)
-		if err == nil && !slices.Contains(its, email.DomainOf(usual.Address)) {
+		domains = append(domains, c.Domains...)
+		if usual, err := mail.ParseAddress(c.DefaultFrom); err == nil && !slices.Contains(c.Domains, email.DomainOf(usual.Address)) {
 			foreign = append(foreign, c.Name+" ("+email.DomainOf(usual.Address)+")")
 			users.add(email.DomainOf(usual.Address), c.Name)
 		}
-		for _, domain := range its {
+		for _, domain := range c.Domains {
 			users.add(domain, c.Name)
 		}
 	}

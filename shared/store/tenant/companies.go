@@ -90,6 +90,32 @@ func (s *Store) Companies(ctx context.Context) ([]Company, error) {
 	return all, nil
 }
 
+// Sender is a company with what it needs to send emails.
+type Sender struct {
+	Company
+	HasKey  bool           `db:"has_key"` // an API key that has not ended
+	Domains pq.StringArray `db:"domains"`
+}
+
+// listSendersSQL reads companies, api_keys and sender_domains once each. It locks nothing.
+const listSendersSQL = `
+SELECT c.id, c.name, c.default_from, c.suspended_at, c.suspended_reason, c.mailings_paused_at, c.created_at,
+       k.company_id IS NOT NULL AS has_key, coalesce(d.domains, '{}') AS domains
+FROM companies c
+LEFT JOIN (SELECT DISTINCT company_id FROM api_keys
+           WHERE coalesce(expires_at > now(), true) AND coalesce(revoked_at > now(), true)) k ON k.company_id = c.id
+LEFT JOIN (SELECT company_id, array_agg(domain ORDER BY domain) AS domains FROM sender_domains GROUP BY company_id) d ON d.company_id = c.id
+ORDER BY c.name`
+
+// Senders lists all companies by name.
+func (s *Store) Senders(ctx context.Context) ([]Sender, error) {
+	var all []Sender
+	if err := s.db.SelectContext(ctx, &all, listSendersSQL); err != nil {
+		return nil, fmt.Errorf("list senders: %w", pg.Translate(err))
+	}
+	return all, nil
+}
+
 // findCompanySQL finds the company by primary key or by the unique name.
 const findCompanySQL = `
 SELECT id, name, default_from, suspended_at, suspended_reason, mailings_paused_at, created_at FROM companies WHERE id = $1 OR name = $2`

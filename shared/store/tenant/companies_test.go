@@ -3,6 +3,7 @@ package tenant_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -38,6 +39,49 @@ func TestCreateCompany_WithLanesAndDomains(t *testing.T) {
 		t.Errorf("domains: %v\n%s", err, diff)
 	}
 	d.Accept(t, company.ID, nil) // which needs a lane
+}
+
+// A company with several keys and domains is listed once, and has a key as long as one of them has not ended.
+func TestSenders(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s := open(d)
+	type sender struct {
+		Name    string
+		HasKey  bool
+		Domains []string
+	}
+	want := []sender{{"Ended", false, []string{}}, {"Keys", true, []string{"acme.example", "mail.acme.example"}}, {"None", false, []string{}}}
+	for _, w := range want {
+		company := newCompany(w.Name, w.Domains...)
+		if err := s.CreateCompany(t.Context(), storetest.Operator(), company); err != nil {
+			t.Fatal(err)
+		}
+		for i, ends := range []string{"revoked_at = now()", "expires_at = now(), revoked_at = now()", "expires_at = now() + interval '1 h'"} {
+			if w.Name == "None" || w.Name == "Ended" && i == 2 {
+				continue
+			}
+			key := tenant.APIKey{
+				KeyID: fmt.Sprintf("%s%d", w.Name, i), CompanyID: company.ID, Name: "billing", Environment: "live",
+				SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"},
+			}
+			if _, err := s.CreateAPIKey(t.Context(), storetest.Operator(), key); err != nil {
+				t.Fatal(err)
+			}
+			d.Run(t, `UPDATE api_keys SET `+ends+` WHERE key_id = $1`, key.KeyID)
+		}
+	}
+	all, err := s.Senders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []sender
+	for _, c := range all {
+		got = append(got, sender{c.Name, c.HasKey, c.Domains})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 // A company is created completely or not at all.
