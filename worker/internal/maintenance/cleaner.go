@@ -19,7 +19,7 @@ const (
 	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a quarter of
 	// one connection's time, and vacuum keeps up. maxCleanRest limits the pause.
 	cleanRest    = 3
-	maxCleanRest = time.Second
+	maxCleanRest = 30 * time.Second
 )
 
 // batch deletes some expired data.

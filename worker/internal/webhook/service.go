@@ -97,6 +97,7 @@ type Service struct {
 	counted time.Time
 	enabled bool
 	listed  time.Time
+	relists time.Time // when the next listing may begin
 	caught  time.Time
 	head    int64
 
@@ -182,19 +183,11 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if ended := s.ended.Swap(false); ended || head != s.head || time.Since(s.listed) >= s.relist {
-		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive+waiting)
-		if err != nil {
-			s.listed = time.Time{} // so that the next round lists them
-			return false, err
-		}
-		behind = s.failures.without(behind)
-		// If more endpoints are behind than can be served now, the next round lists them again.
-		if len(behind) < free {
-			s.head, s.listed = head, time.Now()
-		}
-		work = append(work, behind...)
+	behind, err := s.behind(ctx, head, free, 4*mostActive+waiting)
+	if err != nil {
+		return false, err
 	}
+	work = append(work, behind...)
 	for _, w := range s.choose(s.failures.without(work), free) {
 		s.start(w)
 	}

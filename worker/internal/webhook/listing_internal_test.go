@@ -1,0 +1,56 @@
+package webhook
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	hooks "email-gateway/shared/store/webhook"
+)
+
+// busyStore has a new event in each round, and so many endpoints that each listing takes a time.
+type busyStore struct {
+	Store
+	head     int64
+	listing  time.Duration // how long a listing takes
+	listings int
+}
+
+func (*busyStore) Count(context.Context) (hooks.Counts, error) { return hooks.Counts{Enabled: 1}, nil }
+
+func (*busyStore) CatchUp(context.Context) error { return nil }
+
+func (*busyStore) Due(context.Context, time.Duration, int) ([]hooks.Work, error) { return nil, nil }
+
+func (s *busyStore) Head(context.Context) (int64, error) {
+	s.head++
+	return s.head, nil
+}
+
+func (s *busyStore) Behind(context.Context, time.Duration, int) ([]hooks.Work, error) {
+	s.listings++
+	<-time.After(s.listing)
+	return nil, nil
+}
+
+// Listings of all endpoints take a tenth of the time, and short ones run in each round.
+func TestService_ListingsRest(t *testing.T) {
+	t.Parallel()
+	for listing, want := range map[time.Duration][2]int{time.Millisecond: {230, 240}, 100 * time.Millisecond: {45, 60}, 5 * time.Second: {4, 5}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &busyStore{listing: listing}
+			s := New(Params{Store: store, Metrics: NewMetrics(prometheus.NewRegistry())})
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(tick) {
+				if _, err := s.runOnce(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := store.listings; n < want[0] || n > want[1] {
+				t.Errorf("%d listings of %s in a minute, want %d to %d", n, listing, want[0], want[1])
+			}
+		})
+	}
+}
