@@ -64,8 +64,8 @@ func dispatch(t *testing.T, d storetest.Database) {
 			case <-tick.C:
 			}
 			due, _ := d.Store.DueReplays(ctx)
-			for _, id := range due {
-				_, _ = d.Store.WorkReplay(ctx, id, 1, func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (n deadletter.ReplayCounts, err error) {
+			for _, replay := range due {
+				_, _ = d.Store.WorkReplay(ctx, replay.ID, 1, func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (n deadletter.ReplayCounts, err error) {
 					how := r.Retry()
 					how.TTL = time.Hour
 					err = d.Store.RetryDeadLetter(ctx, letters[0], how)
