@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/shared/email"
@@ -175,9 +176,15 @@ func listed(columns []string) string {
 	return strings.Join(all, ", ")
 }
 
-// shortColumn truncates a column name, which may be a whole line of data.
+// shortColumn truncates a column name, which may be a whole line of data, and replaces control characters: it is printed on terminals.
 func shortColumn(name string) string {
 	const longest = 100
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, name)
 	if runes := []rune(name); len(runes) > longest {
 		return string(runes[:longest]) + "…"
 	}
