@@ -248,6 +248,33 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 	}
 }
 
+// A replay sends no email before the time that it is scheduled for, however often it was tried before it was moved there.
+func TestAdvance_ReplayKeepsSendAt(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	at := time.Now().Add(48 * time.Hour).Truncate(time.Second)
+	for name, prepare := range map[string]func(id uuid.UUID){
+		"scheduled": func(id uuid.UUID) { reschedule(t, d, company, id, at) },
+		"tried": func(id uuid.UUID) {
+			token := uuid.New()
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), retryOf(id, token, time.Minute))
+			reschedule(t, d, company, id, at)
+		},
+		"cancelled before": func(id uuid.UUID) {
+			reschedule(t, d, company, id, at)
+			storetest.Apply(t, d, storetest.CancelOf(id), storetest.ReplayOf(id))
+		},
+	} {
+		id := d.Accept(t, company, nil)
+		prepare(id)
+		storetest.Apply(t, d, storetest.CancelOf(id), storetest.ReplayOf(id))
+		if !ask[bool](t, d, `SELECT next_at = $2 AND expires_at = next_at + interval '24 hours' FROM email_outbox WHERE id = $1`, id, at) {
+			t.Errorf("%s: the replay has moved the email from its time", name)
+		}
+	}
+}
+
 func TestAdvance_DeadLetters(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -22,24 +22,73 @@ func moveOf(company, id uuid.UUID, at time.Time, ttl time.Duration) outbox.Move 
 	}
 }
 
-// An email's deadline moves with it. That of a mailing has none before its first try, and
-// gets none.
+// An email's deadline moves with it. That of a mailing has none before its first attempt, and gets none, also after a replay or a
+// released claim.
 func TestReschedule_Deadline(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company := d.Company(t)
-	at := time.Now().Add(time.Hour).Truncate(time.Second)
-	single, mailed := d.Accept(t, company, nil), d.Accept(t, company, nil)
-	storetest.OfMailing(t, d, company, mailed)
-	run(t, d, `UPDATE email_outbox SET expires_at = '2099-01-01' WHERE id = $1`, mailed)
-	for id, want := range map[uuid.UUID]string{single: `expires_at = next_at + interval '2 hours'`, mailed: `expires_at = '2099-01-01'`} {
-		if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 2*time.Hour)); err != nil || !done.Applied || done.Status != email.Pending {
-			t.Fatalf("%+v, %v", done, err)
+	at := time.Now().Add(48 * time.Hour).Truncate(time.Second)
+	const behind, none = `expires_at = next_at + interval '2 hours'`, `expires_at > now() + interval '9 years'`
+	for name, tt := range map[string]struct {
+		ofMailing bool
+		want      string
+		before    func(company, id uuid.UUID) []outbox.Transition
+	}{
+		"single": {false, behind, func(uuid.UUID, uuid.UUID) []outbox.Transition { return nil }},
+		"single, replayed": {false, behind, func(_, id uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{storetest.CancelOf(id), storetest.ReplayOf(id)}
+		}},
+		"of a mailing": {true, none, func(uuid.UUID, uuid.UUID) []outbox.Transition { return nil }},
+		"of a mailing, replayed": {true, none, func(company, id uuid.UUID) []outbox.Transition {
+			token := uuid.New()
+			return []outbox.Transition{firstClaimOf(company, id, token), storetest.FailedOf(id, token), storetest.ReplayOf(id)}
+		}},
+		"of a mailing, released": {true, none, func(company, id uuid.UUID) []outbox.Transition {
+			token := uuid.New()
+			return []outbox.Transition{firstClaimOf(company, id, token), releaseOf(id, token)}
+		}},
+		"of a mailing, tried": {true, behind, func(company, id uuid.UUID) []outbox.Transition {
+			token := uuid.New()
+			return []outbox.Transition{firstClaimOf(company, id, token), retryOf(id, token, 0)}
+		}},
+	} {
+		company := d.Company(t)
+		id := d.Accept(t, company, nil)
+		if tt.ofMailing {
+			storetest.OfMailing(t, d, company, id)
 		}
-		if !ask[bool](t, d, `SELECT next_at = $2 AND `+want+` FROM email_outbox WHERE id = $1`, id, at) {
-			t.Errorf("not %s", want)
+		storetest.Apply(t, d, tt.before(company, id)...)
+		if tt.want == none && !ask[bool](t, d, `SELECT `+none+` FROM email_outbox WHERE id = $1`, id) {
+			t.Errorf("%s: there is a deadline before the move", name)
+		}
+		if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 2*time.Hour)); err != nil || !done.Applied || done.Status != email.Pending {
+			t.Fatalf("%s: %+v, %v", name, done, err)
+		}
+		if !ask[bool](t, d, `SELECT next_at = $2 AND `+tt.want+` FROM email_outbox WHERE id = $1`, id, at) {
+			t.Errorf("%s: not %s", name, tt.want)
 		}
 	}
+}
+
+// A worker of the previous release has released a claim, and left the deadline of the attempt: a move is not behind it.
+func TestReschedule_NotBehindTheDeadline(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id := d.Accept(t, company, nil)
+	storetest.OfMailing(t, d, company, id)
+	run(t, d, `UPDATE email_outbox SET expires_at = now() + interval '1 hour'`)
+	reschedule(t, d, company, id, time.Now().Add(48*time.Hour))
+	if !ask[bool](t, d, `SELECT expires_at > next_at FROM email_outbox`) {
+		t.Error("the email expires before the time that it was moved to")
+	}
+}
+
+// firstClaimOf returns a claim as a worker makes it, which gives an email of a mailing its deadline.
+func firstClaimOf(company, id, token uuid.UUID) outbox.Transition {
+	claim := storetest.ClaimOf(company, id, token, "C")
+	claim.Renew = time.Hour
+	return claim
 }
 
 // An email of another company is not found.

@@ -28,6 +28,7 @@ type emailModel struct {
 	tokens []uuid.UUID // of all claims that were won, the newest last
 	last   email.EventType
 	events int
+	bulk   bool // of a mailing
 	over   bool // its deadline has passed
 	ahead  bool // it is not due yet
 	lapsed bool // the lease of its claim has ended
@@ -42,14 +43,17 @@ type emailModel struct {
 func TestEmail_RandomTransitions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company := d.Company(t)
 	rapid.Check(t, func(rt *rapid.T) {
+		company := d.Company(t)
 		m := &emailModel{d: d, company: company, status: email.Pending}
 		m.id = d.Accept(t, company, func(e *outbox.NewEmail) {
 			if rapid.Bool().Draw(rt, "scheduled") {
 				e.SendAt, m.ahead = time.Now().Add(time.Hour), true
 			}
 		})
+		if m.bulk = rapid.Bool().Draw(rt, "of a mailing"); m.bulk {
+			storetest.OfMailing(t, d, company, m.id)
+		}
 		someToken := func() uuid.UUID {
 			return rapid.SampledFrom(append([]uuid.UUID{uuid.New()}, m.tokens...)).Draw(rt, "token")
 		}
@@ -62,7 +66,7 @@ func TestEmail_RandomTransitions(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": func(*rapid.T) {
 				token := uuid.New()
-				if m.advance(rt, storetest.ClaimOf(company, m.id, token, "C"), m.status.Claimable() && !m.over && !m.ahead) {
+				if m.advance(rt, firstClaimOf(company, m.id, token), m.status.Claimable() && !m.over && !m.ahead) {
 					m.tokens, m.lapsed = append(m.tokens, token), false
 				}
 			},
@@ -88,17 +92,14 @@ func TestEmail_RandomTransitions(t *testing.T) {
 				make := rapid.SampledFrom([]func(id, token uuid.UUID) outbox.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "result")
 				m.end(rt, make(m.id, someToken()))
 			},
-			"cancel":   func(*rapid.T) { m.advance(rt, storetest.CancelOf(m.id), m.status.Claimable()) },
-			"suppress": func(*rapid.T) { m.advance(rt, suppressOf(m.id), m.status.Claimable()) },
-			"expire":   func(*rapid.T) { m.advance(rt, expireOf(m.id), m.status.Claimable() && m.over) },
-			"replay": func(*rapid.T) {
-				if m.advance(rt, storetest.ReplayOf(m.id), m.status.Replayable()) {
-					m.over = false
-				}
-			},
+			"cancel":     func(*rapid.T) { m.advance(rt, storetest.CancelOf(m.id), m.status.Claimable()) },
+			"suppress":   func(*rapid.T) { m.advance(rt, suppressOf(m.id), m.status.Claimable()) },
+			"expire":     func(*rapid.T) { m.advance(rt, expireOf(m.id), m.status.Claimable() && m.over) },
+			"replay":     func(*rapid.T) { m.advance(rt, storetest.ReplayOf(m.id), m.status.Replayable()) },
 			"reschedule": func(*rapid.T) { m.reschedule(rt) },
 			"its time comes": func(*rapid.T) {
 				run(t, d, `UPDATE email_outbox SET next_at = least(next_at, now()) WHERE id = $1`, m.id)
+				run(t, d, `UPDATE email_logs SET send_at = least(send_at, now()) WHERE outbox_id = $1`, m.id)
 				m.ahead = false
 			},
 			"time passes": func(*rapid.T) {
@@ -148,11 +149,13 @@ func (m *emailModel) advance(rt *rapid.T, t outbox.Transition, want bool) bool {
 	if got.Applied {
 		m.duplicate = m.duplicate || t.PossibleDuplicate || t.Guard == outbox.GuardReplay && m.unknown
 		m.unknown = m.unknown || t.OutcomeUnknown
-		reversed := t.Guard == outbox.GuardReplay && m.status == email.Cancelled && m.attempts == 0
-		m.ahead = m.ahead && (t.Status.Final() || reversed) // other transitions make it due
+		m.ahead = m.ahead && (t.Status.Final() || t.Guard == outbox.GuardReplay) // other transitions make it due
 		m.attempts += t.AddAttempts
 		if t.Guard == outbox.GuardReplay {
-			m.attempts = 0
+			m.attempts, m.over = 0, false
+		}
+		if m.noDeadline() && !t.Status.Final() {
+			m.over = false
 		}
 		m.status, m.last, m.events = t.Status, t.Events[len(t.Events)-1].Type, m.events+len(t.Events)
 	}
@@ -161,6 +164,9 @@ func (m *emailModel) advance(rt *rapid.T, t outbox.Transition, want bool) bool {
 	}
 	return got.Applied
 }
+
+// noDeadline reports whether it is an email of a mailing before its first attempt.
+func (m *emailModel) noDeadline() bool { return m.bulk && m.attempts == 0 }
 
 // reschedule moves it to now or ahead, if no worker has it. Now is no event if it is due.
 func (m *emailModel) reschedule(rt *rapid.T) {
@@ -240,22 +246,27 @@ func (m *emailModel) check(rt *rapid.T) {
 		status                         email.Status
 		final, leased                  bool
 		unknown, duplicate             bool
+		behind, none                   bool // the deadline is behind the time that the email is due; there is none
 		attempts, throttles            int
 		logStatus, logLast, path       sql.NullString
 		logSeq, events, open, openDead sql.NullInt64
 	}
 	err := m.d.SQL.QueryRowContext(rt.Context(), `
-		SELECT o.status, o.processed_at IS NOT NULL, o.lease_until IS NOT NULL, o.outcome_unknown, o.possible_duplicate, o.attempts, o.throttles, l.status, l.last_event, l.event_seq,
+		SELECT o.status, o.processed_at IS NOT NULL, o.lease_until IS NOT NULL, o.outcome_unknown, o.possible_duplicate,
+		       o.expires_at > o.next_at, o.expires_at > now() + interval '9 years', o.attempts, o.throttles, l.status, l.last_event, l.event_seq,
 		       (SELECT count(*) FROM email_events WHERE email_log_id = o.id AND seq BETWEEN 1 AND l.event_seq),
 		       (SELECT string_agg(coalesce(previous, '') || '>' || type, ' ' ORDER BY seq) FROM email_events WHERE email_log_id = o.id),
 		       (SELECT count(*) FROM dead_letters WHERE outbox_id = o.id AND resolved_at IS NULL)
 		FROM email_outbox o LEFT JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1`, m.id).Scan(
-		&row.status, &row.final, &row.leased, &row.unknown, &row.duplicate, &row.attempts, &row.throttles, &row.logStatus, &row.logLast, &row.logSeq, &row.events, &row.path, &row.openDead)
+		&row.status, &row.final, &row.leased, &row.unknown, &row.duplicate, &row.behind, &row.none, &row.attempts, &row.throttles, &row.logStatus, &row.logLast, &row.logSeq, &row.events, &row.path, &row.openDead)
 	if err != nil {
 		rt.Fatal(err)
 	}
 	if row.status != m.status || row.final != m.status.Final() || row.leased != (m.status == email.Processing) {
 		rt.Fatalf("%+v, want %s", row, m.status)
+	}
+	if m.status.Claimable() && !m.over && (!row.behind || row.none != m.noDeadline()) {
+		rt.Fatalf("%s after %d attempts, of a mailing: %v: the deadline is behind the due time: %v, there is none: %v", m.status, m.attempts, m.bulk, row.behind, row.none)
 	}
 	if row.unknown != m.unknown || row.duplicate != m.duplicate {
 		rt.Fatalf("%+v, want unknown %v and possible duplicate %v", row, m.unknown, m.duplicate)

@@ -57,11 +57,6 @@ type Continuation struct {
 	Delay time.Duration
 }
 
-// noDeadline is the deadline of a mailing's email until its first attempt, which sets the real
-// one. Before that, an email of a large or paused mailing may wait for days. Go's time cannot
-// represent Postgres's infinity.
-const noDeadline = 10 * 365 * 24 * time.Hour
-
 // Expand commits one step: it turns entries into emails, moves the cursor and writes the
 // heartbeat. held is false if the job no longer holds the mailing: then nothing is written.
 // queued is how many entries became emails. A step with Finished or Continue releases the mailing.

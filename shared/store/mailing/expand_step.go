@@ -46,7 +46,6 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("people_from", "uuid", func(expandScalars) any { return recipient.PeopleFrom() }),
 		pg.One("no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
 		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),
-		pg.One("no_deadline_ms", "double precision", func(expandScalars) any { return noDeadline.Milliseconds() }),
 	},
 	Columns: []pg.Column[ExpandedEntry]{
 		pg.Each("id", "uuid", pg.UUIDs, func(e *ExpandedEntry) uuid.UUID { return e.ID }),

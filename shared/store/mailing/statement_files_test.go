@@ -6,6 +6,7 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/recipient"
 )
 
@@ -21,6 +22,7 @@ func statementFiles() statementtest.Package {
 		Fragments: template.FuncMap{
 			"erasedAddress": func() string { return recipient.ErasedAddress },
 			"insertJobSQL":  func() string { return insertJobSQL },
+			"noDeadline":    func() string { return outbox.NoDeadlineSQL },
 			"personSQL":     func() string { return recipient.PersonSQL },
 		},
 	}

@@ -18,7 +18,7 @@ import (
 // rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The row becomes PENDING, so
 // that the dispatcher enqueues it at the new time. A task that is still queued for the old time cannot claim the email,
 // because it is not due, and is acknowledged. The deadline moves too; an email of a mailing that was not tried yet has
-// none.
+// none, or, if a program of the previous release replayed or released it, that of an earlier attempt.
 //
 // The statement writes the event RESCHEDULED with both times, and inserts or updates the email_logs row (by primary
 // key). If the time does not change, or has passed both before and after, it writes neither. It reads the log in its
@@ -26,13 +26,13 @@ import (
 const rescheduleSQL = `
 WITH found AS MATERIALIZED (
     SELECT o.id, o.status, o.next_at AS was_due, greatest(now(), $3) <> greatest(now(), o.next_at) AS changed,
-           l.mailing_id IS NOT NULL AND o.attempts = 0 AS without_deadline
+           CASE WHEN l.mailing_id IS NOT NULL AND o.attempts = 0 THEN o.expires_at END AS earliest_deadline
     FROM email_outbox o LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
     WHERE o.id = $1 AND o.company_id = $2 AND o.target = 'email:send'
     FOR UPDATE OF o
 ), moved AS (
     UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL, next_at = greatest(now(), $3),
-        expires_at = CASE WHEN f.without_deadline THEN o.expires_at ELSE greatest(now(), $3) + $4 * interval '1 ms' END
+        expires_at = greatest(f.earliest_deadline, greatest(now(), $3) + $4 * interval '1 ms')
     FROM found f WHERE o.id = f.id AND f.status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
     RETURNING o.*, f.was_due, f.changed
 ), logged AS (

@@ -28,6 +28,7 @@ func statementFiles() statementtest.Package {
 			"breakerProbe":    func() string { return breaker.ProbeSQL },
 			"breakerOpenings": func() string { return breaker.OpeningsSQL },
 			"farthestLease":   func() string { return pg.FarthestLeaseSQL },
+			"noDeadline":      func() string { return NoDeadlineSQL },
 			"personSQL":       func() string { return recipient.PersonSQL },
 		},
 	}

@@ -41,8 +41,8 @@ const (
 	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, after the wait for the provider's feedback is
 	// over.
 	GuardUnresolved Guard = "unresolved"
-	// GuardReplay is a retry requested by an operator or a tenant, which resets the count of attempts to 0. The email
-	// is FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a whole, and no newer
+	// GuardReplay is a retry requested by an operator or a tenant, which resets the count of attempts to 0. The email is
+	// due immediately, or at the time that it is scheduled for. It was FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a whole, and no newer
 	// email about the same aggregate has replaced it.
 	GuardReplay Guard = "replay"
 )
@@ -50,6 +50,10 @@ const (
 // lease is how long a claim holds. It covers the provider's timeout (30 s) and the process's own writes. If less than
 // 31 s remain before the call, the worker releases the email.
 const lease = pg.LeaseTime
+
+// NoDeadlineSQL is the deadline of a mailing's email until its first attempt, which sets the real one. Before that, an email of
+// a large or paused mailing may wait for days. Go's time cannot represent Postgres's infinity.
+const NoDeadlineSQL = `now() + interval '10 years'`
 
 // Transition moves one email to a status and writes its log, its events and, if it has failed for good, its dead letter
 // in the same commit. Status changes by the dispatcher write no event and are not Transitions.
@@ -69,7 +73,9 @@ type Transition struct {
 	AddAttempts  int           // +1 counts an attempt, −1 undoes that
 	AddThrottles int           // +1: a quota or an outage stopped the attempt, which is not counted
 	Delay        time.Duration // next_at = now + Delay, if Status has a due time
-	Renew        time.Duration // > 0: the time until a new deadline
+	// Renew is the time to the new deadline that a GuardReplay sets, or a GuardClaim that is the first attempt of a mailing's
+	// email. Other transitions set none. A replayed email of a mailing has none until its first attempt.
+	Renew time.Duration
 	// TaskWaits: with RETRY_SCHEDULED, the email's task stays on the queue until the email is due. Otherwise the
 	// dispatcher enqueues a new task.
 	TaskWaits bool

@@ -101,7 +101,8 @@ found AS MATERIALIZED (
 ),
 
 -- moved writes the rows of email_outbox (by primary key, locked by found) of the emails whose guard holds, and returns
--- what the CTEs below need. The guards are explained in transition.go.
+-- what the CTEs below need. The guards are explained in transition.go. An email of a mailing has no deadline before its
+-- first attempt, also after a replay or if that attempt is undone: a large mailing, or one that was paused, may take days.
 moved AS (
     UPDATE email_outbox o SET
         status = f.status,
@@ -109,7 +110,10 @@ moved AS (
         throttles = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.throttles + f.add_throttles END,
         next_at = CASE WHEN f.waits <> '' THEN now() + f.delay_ms * interval '1 ms' ELSE o.next_at END,
         enqueued_at = CASE f.waits WHEN 'queue' THEN coalesce(o.enqueued_at, now()) WHEN 'outbox' THEN NULL ELSE o.enqueued_at END,
-        expires_at = CASE WHEN f.renew_ms > 0 THEN now() + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
+        expires_at = CASE WHEN f.mailing_id IS NOT NULL AND f.waits <> '' AND (f.guard = 'replay' OR o.attempts + f.add_attempts = 0) THEN now() + interval '10 years'
+                          WHEN f.renew_ms > 0 AND (f.guard = 'replay' OR f.mailing_id IS NOT NULL AND o.attempts = 0)
+                          THEN now() + f.renew_ms * interval '1 ms'
+                          ELSE o.expires_at END,
         last_error = coalesce(f.error_code || coalesce(': ' || f.error_reason, ''), o.last_error),
         processed_at = CASE WHEN f.status IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') THEN now() END,
         claim_token = coalesce(f.token, o.claim_token),

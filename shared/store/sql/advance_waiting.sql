@@ -77,7 +77,8 @@ locked_people AS MATERIALIZED (
 -- dispatch_lanes, companies, provider_gate, suppressions and email_logs by primary key, and for a replay
 -- outbox_aggregates (by outbox_aggregates_outbox and outbox_aggregates_pkey). replaced: another email has taken the place
 -- of a cancelled one among those about one thing. With both there would be two of them, and a cancel would find one. If the
--- other one was accepted since this statement began, only the column shows it, which is read with the lock.
+-- other one was accepted since this statement began, only the column shows it, which is read with the lock. A replay sends
+-- no email before its send_at, the time that the sender has last chosen: it may have been cancelled before that time.
 --
 -- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join, here and in moved, keeps
 -- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides their values from it: only the executor leaves
@@ -100,7 +101,7 @@ found AS MATERIALIZED (
            t.guard = 'replay' AND (o.replaced_at IS NOT NULL OR EXISTS (
                SELECT FROM outbox_aggregates a JOIN outbox_aggregates later USING (company_id, aggregate_type, aggregate_id, event_type)
                WHERE a.outbox_id = o.id AND later.turn > a.turn)) AS replaced,
-           CASE WHEN t.guard = 'replay' AND o.status = 'CANCELLED' AND o.attempts = 0 THEN greatest(o.next_at, now()) ELSE now() END AS start_at,
+           CASE WHEN t.guard = 'replay' THEN greatest(l.send_at, now()) ELSE now() END AS start_at,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (
         SELECT * FROM unnest(
@@ -142,7 +143,7 @@ found AS MATERIALIZED (
     LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
     LEFT JOIN companies c ON c.id = lane.company_id
     LEFT JOIN LATERAL (
-        SELECT event_seq, last_event FROM email_logs
+        SELECT event_seq, last_event, send_at FROM email_logs
         WHERE outbox_id BETWEEN o.id AND o.id
           AND outbox_id >= CASE WHEN now() IS NOT NULL THEN $3::uuid /* first_id */ END
           AND outbox_id <= CASE WHEN now() IS NOT NULL THEN $4::uuid /* last_id */ END
@@ -152,7 +153,8 @@ found AS MATERIALIZED (
 ),
 
 -- moved writes the rows of email_outbox (by primary key, locked by found) of the emails whose guard holds, and returns
--- what the CTEs below need. The guards are explained in transition.go.
+-- what the CTEs below need. The guards are explained in transition.go. An email of a mailing has no deadline before its
+-- first attempt, also after a replay or if that attempt is undone: a large mailing, or one that was paused, may take days.
 moved AS (
     UPDATE email_outbox o SET
         status = f.status,
@@ -160,7 +162,10 @@ moved AS (
         throttles = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.throttles + f.add_throttles END,
         next_at = CASE WHEN f.waits <> '' THEN f.start_at + f.delay_ms * interval '1 ms' ELSE o.next_at END,
         enqueued_at = CASE f.waits WHEN 'queue' THEN coalesce(o.enqueued_at, now()) WHEN 'outbox' THEN NULL ELSE o.enqueued_at END,
-        expires_at = CASE WHEN f.renew_ms > 0 THEN f.start_at + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
+        expires_at = CASE WHEN f.mailing_id IS NOT NULL AND f.waits <> '' AND (f.guard = 'replay' OR o.attempts + f.add_attempts = 0) THEN now() + interval '10 years'
+                          WHEN f.renew_ms > 0 AND (f.guard = 'replay' OR f.mailing_id IS NOT NULL AND o.attempts = 0)
+                          THEN f.start_at + f.renew_ms * interval '1 ms'
+                          ELSE o.expires_at END,
         last_error = coalesce(f.error_code || coalesce(': ' || f.error_reason, ''), o.last_error),
         processed_at = CASE WHEN f.status IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') THEN now() END,
         claim_token = coalesce(f.token, o.claim_token),

@@ -27,14 +27,13 @@
 --   $15  people_from          uuid
 --   $16  no_new_people        bool
 --   $17  priority             smallint
---   $18  no_deadline_ms       double precision
---   $19  id                   uuid[]
---   $20  invalid_reason       text[]
---   $21  details              text[]
---   $22  recipient_id         uuid[]
---   $23  payload              jsonb[]
+--   $18  id                   uuid[]
+--   $19  invalid_reason       text[]
+--   $20  details              text[]
+--   $21  recipient_id         uuid[]
+--   $22  payload              jsonb[]
 --
--- EXPLAIN EXECUTE expand ('0', '00000000-0000-0000-0000-000000000000', 0, now(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', 0, false, '0', now(), '00000000-0000-0000-0000-000000000000', 0, 0, 0, '00000000-0000-0000-0000-000000000000', false, 0, 0, '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE expand ('0', '00000000-0000-0000-0000-000000000000', 0, now(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', 0, false, '0', now(), '00000000-0000-0000-0000-000000000000', 0, 0, 0, '00000000-0000-0000-0000-000000000000', false, 0, '{}', '{}', '{}', '{}', '{}');
 WITH
 -- mailing locks and writes the mailing's row (by primary key).
 mailing AS (
@@ -54,7 +53,7 @@ mailing AS (
 -- free_people locks the entries' recipients (by primary key) that no other transaction has locked, if people is 1 or 2.
 free_people AS MATERIALIZED (
     SELECT r.id FROM mailing m
-    CROSS JOIN (SELECT * FROM unnest($22::uuid[]) AS t(recipient_id) WHERE $14 /* people */ > 0 LIMIT $13 /* count */) t
+    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ > 0 LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
@@ -62,7 +61,7 @@ free_people AS MATERIALIZED (
 -- locked_people are the recipients that exist and could not be locked (by primary key, no lock), if people is 1.
 locked_people AS MATERIALIZED (
     SELECT r.id FROM mailing m
-    CROSS JOIN (SELECT * FROM unnest($22::uuid[]) AS t(recipient_id) WHERE $14 /* people */ = 1 LIMIT $13 /* count */) t
+    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ = 1 LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
     WHERE r.id NOT IN (SELECT id FROM free_people)
 ),
@@ -88,11 +87,11 @@ entry AS MATERIALIZED (
     FROM mailing m
     CROSS JOIN (
         SELECT * FROM unnest(
-            $19::uuid[], -- id
-            $20::text[], -- invalid_reason
-            $21::text[], -- details
-            $22::uuid[], -- recipient_id
-            $23::jsonb[] -- payload
+            $18::uuid[], -- id
+            $19::text[], -- invalid_reason
+            $20::text[], -- details
+            $21::uuid[], -- recipient_id
+            $22::jsonb[] -- payload
         ) AS t(id, invalid_reason, details, recipient_id, payload)
         LIMIT $13 /* count */
     ) t
@@ -169,7 +168,7 @@ outbox AS (
            CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id))
                 WHEN nobody THEN jsonb_set(payload, '{recipient,recipientId}', 'null')
                 WHEN unwritten THEN payload #- '{recipient,recipientId}' ELSE payload END,
-           sender, $17 /* priority */, delivery, now() + $18 /* no_deadline_ms */ * interval '1 ms', CASE WHEN unwritten AND NOT deleted AND NOT nobody THEN cpf_cnpj_enc END
+           sender, $17 /* priority */, delivery, now() + interval '10 years', CASE WHEN unwritten AND NOT deleted AND NOT nobody THEN cpf_cnpj_enc END
     FROM entry WHERE invalid_reason IS NULL
     ORDER BY id
     ON CONFLICT (id) DO NOTHING

@@ -71,6 +71,6 @@ func OfMailing(tb testing.TB, d Database, company, id uuid.UUID) uuid.UUID {
 	d.Run(tb, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, company, mailing)
 	d.Run(tb, `INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, fields) VALUES ($1, $2, 2, 'ana@example.com', 'tok', 'QUEUED', '{Recife}')`, id, mailing)
 	d.Run(tb, `UPDATE email_outbox SET html = NULL, html_sha256 = NULL, checker_version = NULL, payload = payload || jsonb_build_object('htmlRef', 'mailing:' || $2::text),
-		lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2::uuid) WHERE id = $1`, id, mailing.String())
+		expires_at = now() + interval '10 years', lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2::uuid) WHERE id = $1`, id, mailing.String())
 	return mailing
 }

@@ -45,7 +45,7 @@ func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 			Log: p.log, Store: p.db, Registry: p.registry, Interval: c.RecoveryInterval, StaleAfter: c.StaleAfter,
 		})},
 		{Name: "mailing entry actions", Service: mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
-			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
+			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry,
 		})},
 		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},
 	}

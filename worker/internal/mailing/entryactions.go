@@ -50,8 +50,6 @@ type EntryActionLoopParams struct {
 	Store    EntryActionStore
 	Advancer Advancer
 	Registry prometheus.Registerer
-	// TTL is the time to the new deadline of an email that is sent again.
-	TTL time.Duration
 }
 
 // EntryActionLoop applies a mailing's cancel or retry-failed to its entries: it cancels those that have not
@@ -172,7 +170,7 @@ func (l *EntryActionLoop) transition(id, mailing uuid.UUID, kind mailingstore.En
 	metadata := map[string]any{"by": "mailing", "mailingId": mailing}
 	if kind == mailingstore.ActionRetryFailed {
 		return outbox.Transition{
-			ID: id, Guard: outbox.GuardReplay, Status: email.Pending, Renew: l.params.TTL,
+			ID: id, Guard: outbox.GuardReplay, Status: email.Pending,
 			Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: metadata}},
 		}
 	}

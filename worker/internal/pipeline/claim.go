@@ -57,9 +57,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
 	defer span.End()
 	t := a.claim(time.Now())
-	if a.row.MailingID.Valid && a.row.Attempts == 0 {
-		t.Renew = p.TTL
-	}
+	t.Renew = p.TTL
 	start := time.Now()
 	claimed, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
