@@ -253,6 +253,20 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = "b.csv" })
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
 
+	// While the company's mailings are paused, no dead letter sets one going, whoever retries it.
+	_, letter = failed("e.csv")
+	run(t, d, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, company)
+	for who, err := range map[string]error{
+		"tenant":   d.Store.RetryDeadLetter(t.Context(), letter, by("key1")),
+		"operator": d.Store.RetryDeadLetterAs(t.Context(), storetest.Operator(), letter, time.Hour),
+	} {
+		var paused *mailingstore.PausedError
+		if !errors.As(err, &paused) || resolved(t, d, letter.ID) != "f" {
+			t.Errorf("%s: %v, resolved %s", who, err, resolved(t, d, letter.ID))
+		}
+	}
+	run(t, d, `UPDATE companies SET mailings_paused_at = NULL WHERE id = $1`, company)
+
 	// One that is resumed or cancelled by its tenant is resolved as well.
 	mailingID, letter = failed("c.csv")
 	if _, err := d.Store.ResumeMailing(t.Context(), company, mailingID); err != nil {

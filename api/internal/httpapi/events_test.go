@@ -223,8 +223,10 @@ func TestEvents_OfCompany(t *testing.T) {
 	if shown["waitingFor"] != "reputation" || shown["waitingUntil"] != nil || shown["status"] != "QUEUED" {
 		t.Errorf("%v", shown)
 	}
-	for _, action := range []string{"start", "resume", "retry-failed"} {
-		r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + action})
+	letter := uuid.NewString()
+	g.exec(t, `INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload) VALUES ($1, $2, $3, 'mailing.process', 'MAILING_JOB_FAILED', '{}')`, letter, g.Company, id)
+	for _, action := range []string{"/mailings/" + id + "/start", "/mailings/" + id + "/resume", "/mailings/" + id + "/retry-failed", "/v1/dead-letters/" + letter + "/retry"} {
+		r := g.do(t, call{Method: http.MethodPost, Path: action})
 		if r.Status != http.StatusConflict || r.json(t)["code"] != "MAILINGS_PAUSED" {
 			t.Errorf("%s: %d %s", action, r.Status, r.Body)
 		}

@@ -42,7 +42,8 @@ func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reas
 
 // RetryDeadLetter retries the subject of an open dead letter and resolves the dead letter in the same commit. The subject is an
 // email, which gets a new budget of tries and a new deadline, a recipient import, or a failed mailing. The error is
-// *NotReplayableError if the dead letter is not open, or if nothing is left to send.
+// *NotReplayableError if the dead letter is not open, or if nothing is left to send; *mailing.PausedError if the company's
+// mailings are paused; and *quota.Error if the quota of running mailings is used up.
 func (s *Store) RetryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
 	err := s.retryDeadLetter(ctx, l, r)
 	var refused *NotReplayableError

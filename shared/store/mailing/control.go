@@ -177,22 +177,11 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 // runs marks a control that may start the mailing.
 const runs = true
 
-// control locks one mailing and changes it, in one commit. change updates the row and m. The error is
-// pg.ErrBusy if another transaction does not release a lock in time. A control that may start the
-// mailing locks the company's quotas first.
+// control is controlIn in a transaction of its own. The error is pg.ErrBusy if another transaction does not release a lock
+// in time.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
 	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
-		if len(starts) > 0 {
-			if err := quota.Lock(ctx, tx, company); err != nil {
-				return nil, err
-			}
-		}
-		controlled, err := controlIn(ctx, tx, company, id, func(tx *sqlx.Tx, m *Mailing) error {
-			if len(starts) > 0 && m.CompanyPausedAt != nil {
-				return &PausedError{Since: *m.CompanyPausedAt}
-			}
-			return change(tx, m)
-		})
+		controlled, err := controlIn(ctx, tx, company, id, change, starts...)
 		return []Mailing{controlled}, err
 	})
 	var refused *StateError
@@ -208,14 +197,23 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 	return changed[0], nil
 }
 
-// controlIn is control inside the caller's transaction.
-func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
+// controlIn locks one mailing and changes it. change updates the row and m. A control that may start the mailing locks the
+// company's quotas first, and is refused while the company's mailings are paused.
+func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
 	var m Mailing
+	if len(starts) > 0 {
+		if err := quota.Lock(ctx, tx, company); err != nil {
+			return m, err
+		}
+	}
 	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
 		return m, pg.Translate(err)
 	}
 	if m.EntriesDeletedAt != nil {
 		return m, &StateError{Status: m.Status, Reason: "its entries were deleted at the end of their retention period"}
+	}
+	if len(starts) > 0 && m.CompanyPausedAt != nil {
+		return m, &PausedError{Since: *m.CompanyPausedAt}
 	}
 	return m, change(tx, &m)
 }

@@ -27,7 +27,7 @@ func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, 
 
 // RetryFailedMailing starts a FAILED mailing again and resolves its dead letters; by is who resolves them, replay the replay that
 // does so (uuid.Nil = none). It calls read, unless it is nil, in its transaction before the commit. It returns *StateError for a
-// mailing in another status.
+// mailing in another status, and otherwise the errors of ResumeMailing.
 func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID, read func(tx *sqlx.Tx) error) error {
 	retry := retryFailed(ctx, by, replay)
 	_, err := s.control(ctx, "retry dead letter", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -41,7 +41,7 @@ func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, b
 
 // RetryFailedMailingIn is RetryFailedMailing inside the caller's transaction.
 func RetryFailedMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, by string, replay uuid.UUID) error {
-	_, err := controlIn(ctx, tx, company, id, retryFailed(ctx, by, replay))
+	_, err := controlIn(ctx, tx, company, id, retryFailed(ctx, by, replay), runs)
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/telemetry"
@@ -180,11 +181,12 @@ const (
 func (r *Replayer) retryOne(ctx context.Context, replay deadletter.Replay, l deadletter.Letter, how deadletter.LetterRetry) (letterResult, error) {
 	err := r.params.Store.RetryDeadLetter(ctx, l, how)
 	var nothing *deadletter.NotReplayableError
-	var over *quota.Error // of a mailing, while the maximum number of mailings is running
+	var over *quota.Error           // of a mailing, while the maximum number of mailings is running
+	var paused *mailing.PausedError // of a mailing, while all mailings of the company are paused
 	switch {
 	case err == nil:
 		return letterDone, nil
-	case errors.As(err, &nothing), errors.As(err, &over):
+	case errors.As(err, &nothing), errors.As(err, &over), errors.As(err, &paused):
 		return letterSkipped, nil
 	case isBusy(err), isPassing(ctx, err):
 		return letterLeft, err

@@ -286,6 +286,26 @@ func TestReplayer_BusyIsNoFailure(t *testing.T) {
 	}
 }
 
+// While the reputation guard has paused the company's mailings, the dead letter of a mailing is skipped, and stays open.
+func TestReplayer_MailingsPaused(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	mailing := d.Mailing(t, company, 1, nil)
+	d.Run(t, `UPDATE mailings SET status = 'FAILED' WHERE id = $1`, mailing)
+	d.Run(t, `UPDATE companies SET mailings_paused_at = now()`)
+	d.Run(t, `INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload)
+		VALUES (gen_random_uuid(), $1, $2, 'mailing.process', 'MAILING_JOB_FAILED', '{}')`, company, mailing)
+	made := ask(t, d, company, nil)
+	replayOn(t, d, d.Store)
+	if r := ended(t, d, made.ID); r.Skipped != 1 || r.Failed != 0 {
+		t.Errorf("%+v", r)
+	}
+	if n := number(t, d, `SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL`); n != 1 {
+		t.Errorf("%d open dead letters", n)
+	}
+}
+
 // Imports whose rows another transaction has locked are retried after that: those that find no place among the ones that wait
 // for the lock do not count as failed.
 func TestReplayer_LockedImports(t *testing.T) {

@@ -198,12 +198,9 @@ func (h *Handlers) List(c *gin.Context) error {
 // problemOf maps errors of a mailing; problem.Of would map them to those of an email.
 func problemOf(err error) error {
 	var state *mailingstore.StateError
-	var paused *mailingstore.PausedError
 	switch {
 	case errors.As(err, &state):
 		return wrongState(state)
-	case errors.As(err, &paused):
-		return mailingsPaused(paused)
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchMailing
 	case errors.Is(err, store.ErrBusy):

@@ -57,13 +57,6 @@ func filenameExists(id, filename string) problem.Problem {
 		"mailing %s already uses the filename %q and was created by a different request: set another name in the part name, which replaces the filename", id, filename)}
 }
 
-// mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.
-func mailingsPaused(refused *mailingstore.PausedError) problem.Problem {
-	return problem.Problem{Status: http.StatusConflict, Code: "MAILINGS_PAUSED", Detail: fmt.Sprintf(
-		"all mailings of the company are paused since %s, because too many of its emails bounced or drew complaints (see the event MAILINGS_PAUSED in /v1/events); the operator of this service can resume them",
-		refused.Since.UTC().Format(time.RFC3339))}
-}
-
 func wrongState(refused *mailingstore.StateError) problem.Problem {
 	return problem.Problem{Status: http.StatusConflict, Code: "MAILING_STATE", Detail: refused.Error()}
 }

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 )
@@ -56,11 +57,14 @@ func Of(err error) Problem {
 	var known Problem
 	var syntax *strictjson.SyntaxError
 	var over *quota.Error
+	var paused *mailing.PausedError
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &over):
 		return QuotaExceeded(over)
+	case errors.As(err, &paused):
+		return mailingsPaused(paused)
 	case errors.As(err, &syntax):
 		return Problem{Status: http.StatusBadRequest, Code: "MALFORMED_JSON", Detail: syntax.Error()}
 	case errors.Is(err, store.ErrNotFound):

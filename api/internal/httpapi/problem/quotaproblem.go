@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/quota"
 )
 
@@ -29,4 +30,11 @@ func QuotaExceeded(e *quota.Error) Problem {
 		p.RetryAfter = max(time.Until(*e.Reset), time.Second)
 	}
 	return p
+}
+
+// mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.
+func mailingsPaused(refused *mailing.PausedError) Problem {
+	return Problem{Status: http.StatusConflict, Code: "MAILINGS_PAUSED", Detail: fmt.Sprintf(
+		"all mailings of the company are paused since %s, because too many of its emails bounced or drew complaints (see the event MAILINGS_PAUSED in /v1/events); the operator of this service can resume them",
+		refused.Since.UTC().Format(time.RFC3339))}
 }
