@@ -106,12 +106,39 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	run(t, d, `UPDATE mailings SET status = 'COMPLETED', unknown = 1, completed_at = now()`)
 	storetest.Apply(t, d, outbox.Transition{ID: id, Guard: outbox.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
 	check("replayed", "QUEUED", "SENDING", false)
+	if ask[bool](t, d, `SELECT completed_at IS NOT NULL FROM mailings`) {
+		t.Error("the mailing has a time of completion after the replay")
+	}
+	if ask[bool](t, d, `SELECT outcome_unknown FROM mailing_entries`) {
+		t.Error("the waiting entry has an unknown outcome")
+	}
 
 	run(t, d, `UPDATE mailings SET counted_at = now()`)
 	storetest.Apply(t, d, storetest.SentOf(id, token)) // the first attempt's late success
 	check("sent", "SENT", "SENDING", true)
 	if got := ask[string](t, d, `SELECT external_id FROM mailing_entries`); got != "ses-"+id.String() {
 		t.Errorf("external id %s", got)
+	}
+}
+
+// An entry whose email expired or was cancelled says whether the provider may have accepted the email, as that of a failed one.
+func TestAdvance_EntryOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for end, transition := range map[email.Status]func(uuid.UUID) outbox.Transition{email.Expired: expireOf, email.Cancelled: storetest.CancelOf} {
+		for _, unknown := range []bool{true, false} {
+			company, token := d.Company(t), uuid.New()
+			id := d.Accept(t, company, nil)
+			storetest.OfMailing(t, d, company, id)
+			attempt := retryOf(id, token, 0)
+			attempt.OutcomeUnknown = unknown
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), attempt)
+			run(t, d, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, id)
+			storetest.Apply(t, d, transition(id))
+			if got := ask[bool](t, d, `SELECT outcome_unknown FROM mailing_entries WHERE id = $1 AND status = $2`, id, string(end)); got != unknown {
+				t.Errorf("%s: the outcome of the entry is unknown: %v, want %v", end, got, unknown)
+			}
+		}
 	}
 }
 

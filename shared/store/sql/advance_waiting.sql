@@ -322,7 +322,7 @@ revived AS (
 entry AS (
     UPDATE mailing_entries e SET
         status = CASE WHEN m.ended THEN m.status ELSE 'QUEUED' END,
-        outcome_unknown = m.status = 'FAILED' AND m.outcome_unknown,
+        outcome_unknown = m.ended AND m.status <> 'SENT' AND m.outcome_unknown,
         attempts = m.attempts,
         last_attempt = now(),
         external_id = coalesce(m.ses_message_id, e.external_id),
@@ -337,7 +337,9 @@ entry AS (
 reopened AS (
     UPDATE mailings SET counted_at = NULL, updated_at = now(),
         status = CASE WHEN status = 'COMPLETED' AND EXISTS (SELECT FROM moved m WHERE m.mailing_id = mailings.id AND NOT m.ended)
-                      THEN 'SENDING' ELSE status END
+                      THEN 'SENDING' ELSE status END,
+        completed_at = CASE WHEN status = 'COMPLETED' AND EXISTS (SELECT FROM moved m WHERE m.mailing_id = mailings.id AND NOT m.ended)
+                            THEN NULL ELSE completed_at END
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
 ),
 
