@@ -120,6 +120,36 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 	}
 }
 
+// A dead letter that was discarded or retried after a retry has read it is not retried, alone or in a group, although its email
+// is FAILED.
+func TestRetryDeadLetter_ResolvedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	advancer := d.Store.NewAdvancer()
+	t.Cleanup(advancer.Close)
+	grouped := by("key2")
+	grouped.Advance = advancer.Advance
+	discarded, failedAgain := giveUp(t, d, company, nil), giveUp(t, d, company, nil)
+	read := []deadletter.Letter{letterOf(t, d, discarded), letterOf(t, d, failedAgain)}
+	if _, did, err := d.Store.DiscardOne(t.Context(), read[0], audit.Actor{By: audit.ByAPI, Name: "key1"}, ""); err != nil || !did {
+		t.Fatal(did, err)
+	}
+	token := uuid.New()
+	storetest.Apply(t, d, storetest.ReplayOf(failedAgain), storetest.ClaimOf(company, failedAgain, token, "C"), storetest.FailedOf(failedAgain, token))
+	for _, how := range []deadletter.LetterRetry{by("key1"), grouped} {
+		for _, letter := range read {
+			wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, how), "already resolved")
+		}
+	}
+	if got := ask[string](t, d, `SELECT string_agg(DISTINCT status, ' ') FROM email_outbox`); got != "FAILED" {
+		t.Errorf("the emails are %s", got)
+	}
+	if err := d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, failedAgain), grouped); err != nil {
+		t.Errorf("the newer dead letter: %v", err)
+	}
+}
+
 // If Postgres's response is lost, the statement is run again and finds its own change. That is a success, and not a dead letter
 // that cannot be replayed.
 func TestRetryDeadLetter_AnswerLost(t *testing.T) {

@@ -120,6 +120,8 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 		return &NotReplayableError{Reason: "the content of the email has been deleted"}
 	case !moved.Applied && moved.Replaced:
 		return &NotReplayableError{Reason: "another email of the same aggregate and event type replaced it"}
+	case !moved.Applied && moved.Status.Replayable():
+		return &NotReplayableError{Reason: "the dead letter is already resolved, or the mailing of the email was cancelled"}
 	case !moved.Applied:
 		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
 	}

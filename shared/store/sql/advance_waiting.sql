@@ -187,6 +187,8 @@ moved AS (
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()
         WHEN 'replay' THEN f.was IN ('FAILED', 'EXPIRED', 'CANCELLED') AND NOT f.erased AND NOT f.replaced
                        AND NOT EXISTS (SELECT FROM mailings m WHERE m.id = f.mailing_id AND m.status = 'CANCELLED')
+                       AND NOT EXISTS (SELECT FROM dead_letters d
+                                       WHERE d.id = (f.events #>> '{0,metadata,deadLetterId}')::uuid AND d.outbox_id = f.id AND d.resolved_at IS NOT NULL)
         ELSE false END
     RETURNING o.id, o.company_id, o.request_id, o.payload, o.status, o.attempts, o.throttles, o.possible_duplicate, o.expires_at, o.created_at,
               f.events, f.seq, f.last_event, f.error_code, f.error_reason, f.ses_message_id, f.duration_ms,
