@@ -217,7 +217,7 @@ func TestRetry(t *testing.T) {
 	}
 	g.Programs.giveUp(t, id)
 	g.Run(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
-	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content has been deleted: send a new email" {
+	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content has been deleted: send a new email, with another aggregate if it has one" {
 		t.Errorf("without its body: %d %s", r.Status, r.Body)
 	}
 	g.Run(t, `DELETE FROM email_outbox`)

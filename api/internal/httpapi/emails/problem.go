@@ -35,7 +35,7 @@ func notReplayable(s email.Status) problem.Problem {
 }
 
 func contentGone() problem.Problem {
-	return problem.Problem{Status: http.StatusConflict, Code: "NOT_REPLAYABLE", Detail: "the email's content has been deleted: send a new email"}
+	return problem.Problem{Status: http.StatusConflict, Code: "NOT_REPLAYABLE", Detail: "the email's content has been deleted: send a new email, with another aggregate if it has one"}
 }
 
 func replaced() problem.Problem {
