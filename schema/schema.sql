@@ -824,6 +824,7 @@ CREATE TABLE stored_files (
     media_type text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     used_at timestamp with time zone DEFAULT now() NOT NULL,
+    missing_since timestamp with time zone,
     CONSTRAINT stored_files_check CHECK ((bytes >= size)),
     CONSTRAINT stored_files_sha256_check CHECK ((length(sha256) = 32)),
     CONSTRAINT stored_files_size_check CHECK ((size > 0))

@@ -68,6 +68,15 @@ type marking struct {
 	warned   bool      // that the storage cannot be marked
 }
 
+// Verify returns ErrUnavailable if the storage is not the installation's now. A caller that finds other content than it stored asks
+// this: a proxy may answer every request with a page of its own.
+func (b *Bucket) Verify(ctx context.Context) error {
+	if b.options.Owner == nil {
+		return nil
+	}
+	return failure(ctx, "verify", b.calls.do(ctx, func() error { return b.check(ctx) }, nil))
+}
+
 // verifyInTime is verify for the operations on files.
 func (b *Bucket) verifyInTime(ctx context.Context) error {
 	return b.calls.do(ctx, func() error { return b.verify(ctx) }, nil)

@@ -31,7 +31,7 @@ var callers = map[string][]string{
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.ResolveVersion", "template.Find", "template.List", "template.History",
-		"file.AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link",
+		"file.AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link", "file.ClearMissing",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 		"installation.Installation", "installation.RecordMarked", "installation.MayClaim",
@@ -56,7 +56,7 @@ var callers = map[string][]string{
 		"recipient.UpsertRecipients", "recipient.DeadLetterImport", "feedback.RecordFeedback", "feedback.recordGroup" /* of its group */, "Confirm", "NewClock",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
-		"file.Attachments",
+		"file.Attachments", "file.MarkMissing", "file.ClearMissing",
 		"installation.Installation",
 	},
 	"gateway_operator": { // gatewayctl

@@ -27,6 +27,7 @@ type Bucket interface {
 type Files interface {
 	UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
 	AddFile(ctx context.Context, f file.File) (file.File, error)
+	ClearMissing(ctx context.Context, company, id uuid.UUID) error
 }
 
 // Slots limits how many contents are being written to the storage concurrently, in total and per company.
@@ -48,19 +49,42 @@ type Library struct {
 	Slots  Slots
 }
 
-// Store stores a content of a company, or finds it if the company has stored it before: then the storage is not used. The
-// object is complete before its row exists. An object without a row, after a crash, is deleted by the dispatcher. The error
-// is that of the storage (blob.ErrUnavailable), of the database, or a *quota.Error.
+// Store stores a content of a company, or finds it if the company has stored it before: then the storage is not used, unless a
+// worker has found that the object is missing. The object is complete before its row exists. An object without a row, after a
+// crash, is deleted by the dispatcher. The error is that of the storage (blob.ErrUnavailable), of the database, or a *quota.Error.
 func (l *Library) Store(ctx context.Context, company uuid.UUID, c *Content) (stored file.File, found bool, err error) {
 	stored, err = l.Files.UseFile(ctx, company, c.SHA256())
-	if err == nil || !errors.Is(err, store.ErrNotFound) {
+	if err == nil && !stored.Missing || err != nil && !errors.Is(err, store.ErrNotFound) {
 		return stored, err == nil, err
 	}
+	known := err == nil
 	release, err := l.Slots(ctx, company)
 	if err != nil {
 		return file.File{}, false, err
 	}
 	defer release()
+	if known {
+		if err = l.storeAgain(ctx, stored, c); !errors.Is(err, store.ErrNotFound) {
+			return stored, err == nil, err
+		}
+	}
+	return l.add(ctx, company, c)
+}
+
+// storeAgain stores the object of a row that lacks it. The error is store.ErrNotFound if the row was deleted meanwhile.
+func (l *Library) storeAgain(ctx context.Context, f file.File, c *Content) error {
+	if _, err := l.put(ctx, f, c); err != nil {
+		return err
+	}
+	err := l.Files.ClearMissing(ctx, f.CompanyID, f.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		l.drop(ctx, f)
+	}
+	return err
+}
+
+// add stores a content under a new id.
+func (l *Library) add(ctx context.Context, company uuid.UUID, c *Content) (stored file.File, found bool, err error) {
 	id := uuidv7.New()
 	f := file.File{ID: id, CompanyID: company, SHA256: c.SHA256(), Size: c.Size(), MediaType: c.MediaType()}
 	if f.Bytes, err = l.put(ctx, f, c); err != nil {

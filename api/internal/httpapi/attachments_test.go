@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -124,6 +127,69 @@ func TestAttachments_InlineAndByID(t *testing.T) {
 	// The same content uploaded by another company is stored as another file.
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/files", Body: pdf, Key: other, Header: map[string]string{"Content-Type": "application/pdf"}}); r.Status != http.StatusCreated || r.json(t)["id"] == id {
 		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// A content that the storage has lost is stored again when the company sends it again, under its id: emails that attach it by id, and
+// those that have failed and are sent again, have it too.
+func TestAttachments_LostContent(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id, _ := g.uploadFile(t, pdf).json(t)["id"].(string)
+	lost := filestore.Key(g.Company, uuid.MustParse(id))
+	for name, again := range map[string]func(){
+		"upload": func() {
+			if r := g.uploadFile(t, pdf); r.Status != http.StatusOK || r.json(t)["id"] != id {
+				t.Errorf("%d %s", r.Status, r.Body)
+			}
+		},
+		"send": func() { g.accept(t, emailBody(withFiles(attached("a.pdf", "application/pdf", pdf)))) },
+	} {
+		if err := os.Remove(filepath.Join(string(g.Storage), lost)); err != nil {
+			t.Fatal(err)
+		}
+		if err := filestore.New(g.Database.Store.DB()).MarkMissing(t.Context(), g.Company, uuid.MustParse(id)); err != nil { // a worker does
+			t.Fatal(err)
+		}
+		again()
+		if got := fileContent(t, g, id); got != pdf {
+			t.Errorf("%s: stored %q", name, got)
+		}
+		if n := g.Storage.objects(t); n != 1 {
+			t.Errorf("%s: %d stored files, want 1", name, n)
+		}
+	}
+}
+
+// deletingBucket deletes rows when it has stored an object.
+type deletingBucket struct {
+	httpapi.Bucket
+	deleted func()
+}
+
+func (b deletingBucket) Put(ctx context.Context, key string, r io.Reader) error {
+	defer b.deleted()
+	return b.Bucket.Put(ctx, key, r)
+}
+
+// The row of a lost content is deleted while the content is stored again: it is stored as a new file.
+func TestAttachments_LostContentDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	var g *gateway
+	g = start(t, func(p *httpapi.Params) {
+		p.Bucket = deletingBucket{p.Bucket, sync.OnceFunc(func() { g.Run(t, `DELETE FROM stored_files`) })}
+	})
+	lost := uuid.New()
+	hash := sha256.Sum256([]byte(pdf))
+	g.Run(t, `INSERT INTO stored_files (id, company_id, sha256, size, bytes, media_type, missing_since) VALUES ($1, $2, $3, $4, 1000, 'application/pdf', now())`,
+		lost, g.Company, hash[:], len(pdf))
+	r := g.uploadFile(t, pdf)
+	id, _ := r.json(t)["id"].(string)
+	if r.Status != http.StatusCreated || id == lost.String() {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if got := fileContent(t, g, id); got != pdf || g.objects(t) != 1 {
+		t.Errorf("%d stored files, one is %q", g.objects(t), got)
 	}
 }
 

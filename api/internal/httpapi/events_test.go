@@ -224,7 +224,7 @@ func TestEvents_OfCompany(t *testing.T) {
 		t.Errorf("%v", shown)
 	}
 	letter := uuid.NewString()
-	g.exec(t, `INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload) VALUES ($1, $2, $3, 'mailing.process', 'MAILING_JOB_FAILED', '{}')`, letter, g.Company, id)
+	g.Run(t, `INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload) VALUES ($1, $2, $3, 'mailing.process', 'MAILING_JOB_FAILED', '{}')`, letter, g.Company, id)
 	for _, action := range []string{"/mailings/" + id + "/start", "/mailings/" + id + "/resume", "/mailings/" + id + "/retry-failed", "/v1/dead-letters/" + letter + "/retry"} {
 		r := g.do(t, call{Method: http.MethodPost, Path: action})
 		if r.Status != http.StatusConflict || r.json(t)["code"] != "MAILINGS_PAUSED" {

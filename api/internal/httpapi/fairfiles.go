@@ -19,6 +19,11 @@ func (f fairFiles) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte
 	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (file.File, error) { return f.FileStore.UseFile(ctx, company, sha256) })
 }
 
+func (f fairFiles) ClearMissing(ctx context.Context, company, id uuid.UUID) error {
+	_, err := slots.Run(ctx, f.fair, company, func() (struct{}, error) { return struct{}{}, f.FileStore.ClearMissing(ctx, company, id) })
+	return err
+}
+
 func (f fairFiles) Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]file.File, error) {
 	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (map[uuid.UUID]file.File, error) { return f.FileStore.Find(ctx, company, ids) })
 }

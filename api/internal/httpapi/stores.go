@@ -48,6 +48,7 @@ type FileStore interface {
 	files.Store
 	mailings.AttachmentStore
 	UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
+	ClearMissing(ctx context.Context, company, id uuid.UUID) error
 }
 
 // TemplateStore is the part of *template.Store that requests use.

@@ -19,7 +19,7 @@ const (
 	Inline   = "inline"     // shown in the body, where the html refers to its content id
 )
 
-// Attachment is a file that an email or a mailing attaches. Size and SHA256 are those of the file: Link does not need them.
+// Attachment is a file that an email or a mailing attaches. Link does not need the fields from Size on, which are the file's.
 type Attachment struct {
 	FileID      uuid.UUID `db:"file_id"`
 	Filename    string    `db:"filename"`
@@ -28,6 +28,8 @@ type Attachment struct {
 	Disposition string    `db:"disposition"`
 	Size        int64     `db:"size"`
 	SHA256      []byte    `db:"sha256"`
+	// MissingMS is for how many milliseconds the object has been missing or damaged; only Store.Attachments sets it. See MissingFor.
+	MissingMS *int64 `db:"missing_ms"`
 }
 
 // Owned are the attachments of one owner: the id of an outbox row or of a mailing.
@@ -129,7 +131,8 @@ func (s *Store) ExportAttachments(ctx context.Context, company uuid.UUID, owners
 
 // attachmentsSQL reads by attachments_pkey and stored_files_company_id_id_key, and locks nothing.
 const attachmentsSQL = `
-SELECT a.file_id, a.filename, a.content_type, coalesce(a.content_id, '') AS content_id, a.disposition, f.size, f.sha256
+SELECT a.file_id, a.filename, a.content_type, coalesce(a.content_id, '') AS content_id, a.disposition, f.size, f.sha256,
+    (extract(epoch FROM now() - f.missing_since) * 1000)::bigint AS missing_ms
 FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
 WHERE a.owner_id = $2 AND a.company_id = $1 ORDER BY a.position`
 

@@ -6,6 +6,7 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,10 +35,11 @@ type File struct {
 	Bytes     int64     `db:"bytes"`      // bytes of the encrypted object
 	MediaType string    `db:"media_type"` // detected in the content
 	CreatedAt time.Time `db:"created_at"`
+	Missing   bool      `db:"missing"` // a worker did not find the object in the storage, or found it damaged
 }
 
 // columns are the columns of a File.
-const columns = `id, company_id, sha256, size, bytes, media_type, created_at`
+const columns = `id, company_id, sha256, size, bytes, media_type, created_at, missing_since IS NOT NULL AS missing`
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
@@ -45,23 +47,43 @@ type Store struct{ db *pg.DB }
 // New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock.
-const useSQL = `UPDATE stored_files SET used_at = greatest(used_at, now()) WHERE company_id = $1 AND sha256 = $2 RETURNING ` + columns
+const (
+	// knownSQL finds the row by stored_files_company_id_sha256_key and locks nothing: emails that attach the same content do not wait
+	// for each other. A file that a cleaner deletes meanwhile is found to be gone when the email is accepted: see Hold.
+	knownSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND sha256 = $2 AND used_at > now() - interval '1 hour'`
 
-// UseFile finds the company's file with this content and restarts the time after which DeleteUnused deletes it. It returns
-// pg.ErrNotFound if there is none.
+	// useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock. Of
+	// several requests that wait for the lock, the first one writes.
+	useSQL = `UPDATE stored_files SET used_at = now() WHERE company_id = $1 AND sha256 = $2 AND used_at <= now() - interval '1 hour' RETURNING ` + columns
+)
+
+// UseFile finds the company's file with this content and restarts, once an hour, the time after which DeleteUnused deletes it. It
+// returns pg.ErrNotFound if there is none.
 func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
 	var f File
+	err := s.db.Get(ctx, &f, knownSQL, company, sha256)
+	if errors.Is(err, pg.ErrNotFound) {
+		err = s.useAgain(ctx, &f, company, sha256)
+	}
+	return f, pg.Wrap("use file", err)
+}
+
+// useAgain finds a file that was not used for an hour.
+func (s *Store) useAgain(ctx context.Context, f *File, company uuid.UUID, sha256 []byte) error {
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(useWait)); err != nil {
 			return pg.Translate(err)
 		}
-		return pg.Translate(tx.GetContext(ctx, &f, useSQL, company, sha256))
+		err := pg.Translate(tx.GetContext(ctx, f, useSQL, company, sha256))
+		if errors.Is(err, pg.ErrNotFound) { // another request has used it since
+			err = pg.Translate(tx.GetContext(ctx, f, knownSQL, company, sha256))
+		}
+		return err
 	})
 	if pg.IsLockTimeout(err) {
 		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
 	}
-	return f, pg.Wrap("use file", err)
+	return err
 }
 
 // useWait limits the wait for a cleaner that is deleting the file, which takes two statements.

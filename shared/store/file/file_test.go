@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/mailing"
@@ -96,6 +97,77 @@ func TestFiles(t *testing.T) {
 	}
 	if gone, err := files.DeleteErased(t.Context(), company, []uuid.UUID{unused.ID}); err != nil || len(gone) != 1 {
 		t.Errorf("deleted %v, %v", gone, err)
+	}
+}
+
+// A worker records that the object of a file is missing, and the api that it is there again.
+func TestFiles_Missing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	files := file.New(d.Store.DB())
+	a, b := add(t, d, company, 1), add(t, d, company, 2)
+	id := d.Accept(t, company, attaching(a, b))
+	expect := func(missing bool) {
+		t.Helper()
+		known, err := files.UseFile(t.Context(), company, a.SHA256)
+		if err != nil || known.ID != a.ID || known.Missing != missing {
+			t.Errorf("%+v, %v; want missing %v", known, err, missing)
+		}
+		listed, err := files.Attachments(t.Context(), company, id)
+		if err != nil || len(listed) != 2 {
+			t.Fatal(listed, err)
+		}
+		since, is := listed[0].MissingFor()
+		if is != missing || missing && (since < time.Minute || since > time.Hour) {
+			t.Errorf("missing %v, for %v", is, since)
+		}
+		if _, is := listed[1].MissingFor(); is {
+			t.Error("the other file is missing too")
+		}
+	}
+	expect(false)
+	if err := files.MarkMissing(t.Context(), company, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, `UPDATE stored_files SET missing_since = missing_since - interval '1 min' WHERE missing_since IS NOT NULL`)
+	if err := errors.Join(files.MarkMissing(t.Context(), company, a.ID), files.MarkMissing(t.Context(), d.Company(t), b.ID)); err != nil {
+		t.Fatal(err)
+	}
+	expect(true)
+	if err := files.ClearMissing(t.Context(), company, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	expect(false)
+	if err := files.ClearMissing(t.Context(), company, uuid.New()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}
+
+// Emails that attach the same content do not wait for each other: finding the file locks it once an hour at most.
+func TestFiles_UseWithoutLock(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	files := file.New(d.Store.DB())
+	f := add(t, d, company, 1)
+	if err := d.Store.DB().InTx(t.Context(), func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `SELECT FROM stored_files FOR UPDATE`); err != nil {
+			return err
+		}
+		_, err := files.UseFile(t.Context(), company, f.SHA256)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, used := range []string{"now() - interval '61 min'", "'-infinity'"} {
+		d.Run(t, `UPDATE stored_files SET used_at = `+used)
+		if _, err := files.UseFile(t.Context(), company, f.SHA256); err != nil {
+			t.Error(err)
+		}
+		if gone, err := files.DeleteUnused(t.Context(), time.Hour, 10); err != nil || len(gone) != 0 {
+			t.Errorf("used before %s: deleted %v, %v", used, gone, err)
+		}
 	}
 }
 

@@ -192,8 +192,9 @@ type StoredFiles interface {
 	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]file.Object, error)
 }
 
-// unusedAge is how long a file that no email attaches is kept after its last upload.
-const unusedAge = 24 * time.Hour
+// unusedAge is how long a file that no email attaches is kept after its last upload: a day, and the hour within which further uploads
+// are not recorded.
+const unusedAge = 25 * time.Hour
 
 // unusedFiles deletes the rows first: if the deletion of a file fails, the orphan sweeper deletes it later.
 func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
