@@ -188,7 +188,7 @@ func TestAttachments_LostContentDeletedMeanwhile(t *testing.T) {
 	if r.Status != http.StatusCreated || id == lost.String() {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if got := fileContent(t, g, id); got != pdf || g.objects(t) != 1 {
+	if got := fileContent(t, g, id); got != pdf || g.Storage.objects(t) != 1 {
 		t.Errorf("%d stored files, one is %q", g.objects(t), got)
 	}
 }

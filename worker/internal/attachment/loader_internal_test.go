@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -24,8 +25,12 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// oneFile is a Store in which each email has one attachment, whose id is that of the email.
+// oneFile is a Store in which each email has one attachment, whose id is that of the email. It records no missing files.
 type oneFile struct{ content []byte }
+
+func (oneFile) MarkMissing(context.Context, uuid.UUID, uuid.UUID) error { return nil }
+
+func (oneFile) ClearMissing(context.Context, uuid.UUID, uuid.UUID) error { return nil }
 
 func (f oneFile) Attachments(_ context.Context, _, owner uuid.UUID) ([]file.Attachment, error) {
 	sum := sha256.Sum256(f.content)
@@ -36,6 +41,8 @@ func (f oneFile) Attachments(_ context.Context, _, owner uuid.UUID) ([]file.Atta
 type broken struct{ err error }
 
 func (b *broken) Get(context.Context, string) (io.ReadCloser, error) { return nil, b.err }
+
+func (b *broken) Verify(context.Context) error { return b.err }
 
 // loadOne reads the one attachment of an email as the pipeline does.
 func loadOne(ctx context.Context, l *Loader, company, owner uuid.UUID) ([]provider.Attachment, error) {
@@ -70,9 +77,9 @@ func TestLoad_OutageKeepsNoBudget(t *testing.T) {
 	if l.budget.used != 0 || l.budget.count != 0 || len(l.budget.own) != 0 {
 		t.Errorf("%d bytes of %d emails are still held", l.budget.used, l.budget.count)
 	}
-	for company, p := range l.pacing.companies {
+	for of, p := range l.pacing.lanes {
 		if p.running != 0 {
-			t.Errorf("company %s has %d emails in flight", company, p.running)
+			t.Errorf("company %s has %d emails in flight", of.company, p.running)
 		}
 	}
 }
@@ -162,6 +169,8 @@ func (o objects) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	}
 }
 
+func (o objects) Verify(context.Context) error { return nil }
+
 // Files that cannot be read, each for its own reason, do not keep the emails of others waiting.
 func TestLoad_OneFileIsNoOutage(t *testing.T) {
 	t.Parallel()
@@ -247,6 +256,71 @@ func TestReserve_Bodies(t *testing.T) {
 	}
 }
 
+// known is a Store whose one file has been missing for a time, and that counts the records.
+type known struct {
+	oneFile
+	missing         sql.Null[int64]
+	marked, cleared int
+}
+
+func (k *known) Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error) {
+	all, err := k.oneFile.Attachments(ctx, company, owner)
+	all[0].MissingMS = k.missing
+	return all, err
+}
+
+func (k *known) MarkMissing(context.Context, uuid.UUID, uuid.UUID) error {
+	k.marked++
+	return nil
+}
+
+func (k *known) ClearMissing(context.Context, uuid.UUID, uuid.UUID) error {
+	k.cleared++
+	return nil
+}
+
+// A missing or damaged file is recorded, and its emails wait some minutes before they fail. When the file is back, so is its record.
+func TestLoad_MissingFile(t *testing.T) {
+	t.Parallel()
+	company, owner, ring, content := uuid.New(), uuid.New(), ringOf(t, "k"), []byte("content")
+	key := file.Key(company, owner)
+	whole := objects{key: encrypted(t, ring, company, owner, content)}
+	since := func(age time.Duration) sql.Null[int64] { return sql.Null[int64]{V: age.Milliseconds(), Valid: true} }
+	for name, c := range map[string]struct {
+		missing         sql.Null[int64]
+		bucket          objects
+		delay           time.Duration // < 0 = the email can be sent
+		marked, cleared int
+	}{
+		"gone":                   {bucket: objects{}, delay: missingDelay, marked: 1},
+		"damaged":                {bucket: objects{key: []byte("<html>")}, delay: missingDelay, marked: 1},
+		"gone for a second":      {missing: since(time.Second), bucket: objects{}, delay: missingDelay},
+		"gone for a minute":      {missing: since(time.Minute), bucket: objects{}, delay: time.Minute},
+		"gone for four minutes":  {missing: since(4 * time.Minute), bucket: objects{}, delay: time.Minute},
+		"gone for long":          {missing: since(missingTime), bucket: objects{}},
+		"damaged for long":       {missing: since(time.Hour), bucket: objects{key: []byte("<html>")}},
+		"there":                  {bucket: whole, delay: -1},
+		"back":                   {missing: since(time.Hour), bucket: whole, delay: -1, cleared: 1},
+		"access denied for long": {missing: since(time.Hour), bucket: objects{key: nil}, delay: -2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &known{oneFile: oneFile{content}, missing: c.missing}
+			_, err := loadOne(t.Context(), New(Params{Store: store, Bucket: c.bucket, Ring: ring, Concurrency: func() int { return 8 }}), company, owner)
+			missing, is := errors.AsType[*MissingError](err)
+			switch {
+			case c.delay == -1 && err != nil, c.delay == -2 && !isUnavailable(err), is != (c.delay >= 0):
+				t.Errorf("load: %v", err)
+			case is && missing.Delay != c.delay:
+				t.Errorf("the email is due after %v, want %v", missing.Delay, c.delay)
+			}
+			if store.marked != c.marked || store.cleared != c.cleared {
+				t.Errorf("marked %d times, cleared %d times", store.marked, store.cleared)
+			}
+		})
+	}
+}
+
 // owned is an installation whose storage is marked with its id.
 type owned struct{ id uuid.UUID }
 
@@ -278,14 +352,73 @@ func TestLoad_WrongStorage(t *testing.T) {
 	}
 }
 
-// Of the emails that meet an outage, those for which the storage was not tried say so: they are not logged one by one.
+// A proxy in front of an S3 server answers each request with a page of its own: the storage is not available, and no file is damaged.
+func TestLoad_ProxyPage(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "gateway")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "gateway-secret")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		_, _ = io.WriteString(w, "<html>We are back soon.</html>")
+	}))
+	defer server.Close()
+	bucket, err := blob.Open(t.Context(), "s3://files?region=us-east-1&s3ForcePathStyle=true&endpoint="+server.URL, blob.Options{Owner: owned{uuid.New()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bucket.Close() }()
+	store := &known{oneFile: oneFile{[]byte("content")}}
+	l := New(Params{Store: store, Bucket: bucket, Ring: ringOf(t, "k"), Concurrency: func() int { return 8 }})
+	if _, err := loadOne(t.Context(), l, uuid.New(), uuid.New()); !isUnavailable(err) || store.marked != 0 {
+		t.Errorf("load: %v; %d files are recorded as missing", err, store.marked)
+	}
+}
+
+// slow is a Bucket whose reads take longer than their caller waits.
+type slow struct{ broken }
+
+func (slow) Get(ctx context.Context, _ string) (io.ReadCloser, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Large files on a slow storage are no outage: the emails of others are tried.
+func TestLoad_SlowIsNoOutage(t *testing.T) {
+	t.Parallel()
+	l := New(Params{Store: oneFile{[]byte("x")}, Bucket: &slow{}, Concurrency: func() int { return 8 }})
+	l.readTime = time.Millisecond
+	for range 3 {
+		_, err := loadOne(t.Context(), l, uuid.New(), uuid.New())
+		if _, notTried := errors.AsType[*NotTriedError](err); !isUnavailable(err) || notTried {
+			t.Errorf("load: %v", err)
+		}
+	}
+}
+
+// Of the emails that meet an outage, those for which the storage was not tried are told apart: they are not logged one by one, and come
+// back less often the longer it lasts.
 func TestLoad_NotTried(t *testing.T) {
 	t.Parallel()
 	l := New(Params{Store: oneFile{[]byte("x")}, Bucket: &broken{err: blob.ErrUnavailable}, Concurrency: func() int { return 8 }})
-	for i := range 5 {
+	load := func() (delay time.Duration, tried bool) {
 		_, err := loadOne(t.Context(), l, uuid.New(), uuid.New())
-		if tried := !errors.Is(err, ErrNotTried); tried != (i < 2) || !errors.Is(err, ErrUnavailable) {
-			t.Errorf("email %d: %v", i, err)
+		notTried, ok := errors.AsType[*NotTriedError](err)
+		switch {
+		case !errors.Is(err, ErrUnavailable):
+			t.Errorf("in an outage: %v", err)
+		case ok:
+			return notTried.Delay, false
+		}
+		return 0, true
+	}
+	for i := range 5 {
+		if delay, tried := load(); tried != (i < 2) || !tried && delay != minOutageDelay {
+			t.Errorf("email %d: tried %v, delay %v", i, tried, delay)
+		}
+	}
+	for _, lasting := range []time.Duration{time.Minute, time.Hour} {
+		l.outage.began = time.Now().Add(-lasting)
+		if delay, tried := load(); tried || delay < min(lasting, maxOutageDelay) || delay > maxOutageDelay {
+			t.Errorf("after %v: tried %v, delay %v", lasting, tried, delay)
 		}
 	}
 }

@@ -10,23 +10,30 @@ import (
 const (
 	// minDelay is the shortest delay of a postponed email.
 	minDelay = time.Second
-	// maxDelay bounds how long an email waits after the emails in front of it have gone.
-	maxDelay = time.Minute
-	// startInterval is the time per email that is assumed before a company's first email has been sent.
+	// maxDelay bounds how long an email waits after the emails in front of it have gone. Emails beyond it come back that often in vain:
+	// 50,000 that wait, some hundred times in a second if they waited for a minute at most.
+	maxDelay = 10 * time.Minute
+	// startInterval is the time per email that is assumed before a lane's first email has been sent.
 	startInterval = 100 * time.Millisecond
-	// idleTime is how long a company's pace is kept after its last email.
+	// idleTime is how long a lane's pace is kept after its last email.
 	idleTime = 10 * time.Second
 )
 
-// pacing spreads the postponed emails of each company over time: each is due one interval after the one before, and the interval
-// follows the time that the company's emails take, shared by those in flight together. With a fixed delay, n waiting emails would come back n times for each that is
+// pacing spreads the postponed emails of each lane over time: each is due one interval after the one before, and the interval
+// follows the time that the lane's emails take, shared by those in flight together. With a fixed delay, n waiting emails would come back n times for each that is
 // sent.
 type pacing struct {
-	mu        sync.Mutex
-	companies map[uuid.UUID]*pace
+	mu    sync.Mutex
+	lanes map[lane]*pace
 }
 
-// pace is that of one company.
+// lane is a lane of a company: its urgent emails do not wait behind its mailing.
+type lane struct {
+	company uuid.UUID
+	name    string
+}
+
+// pace is that of one lane.
 type pace struct {
 	interval time.Duration // moving average of the time per email
 	running  int           // emails in flight
@@ -34,13 +41,13 @@ type pace struct {
 	due      time.Time     // of the last postponed email
 }
 
-func newPacing() *pacing { return &pacing{companies: map[uuid.UUID]*pace{}} }
+func newPacing() *pacing { return &pacing{lanes: map[lane]*pace{}} }
 
 // delay returns when a postponed email is due.
-func (p *pacing) delay(company uuid.UUID, now time.Time) time.Duration {
+func (p *pacing) delay(of lane, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.of(company, now)
+	c := p.paceOf(of, now)
 	earliest, latest := now.Add(minDelay), now.Add(maxDelay)
 	switch next := c.due.Add(c.interval); {
 	case next.Before(earliest):
@@ -56,10 +63,10 @@ func (p *pacing) delay(company uuid.UUID, now time.Time) time.Duration {
 
 // start records that an email is in flight, and done that it has gone. The time between two emails would not do: it contains
 // the delays, so one slow email would keep the emails behind it apart for ever.
-func (p *pacing) start(company uuid.UUID, now time.Time) (done func(time.Time)) {
+func (p *pacing) start(of lane, now time.Time) (done func(time.Time)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.of(company, now)
+	c := p.paceOf(of, now)
 	c.running++
 	return func(end time.Time) {
 		p.mu.Lock()
@@ -70,17 +77,17 @@ func (p *pacing) start(company uuid.UUID, now time.Time) (done func(time.Time)) 
 	}
 }
 
-// of returns a company's pace, and forgets those of companies without emails. p.mu must be held.
-func (p *pacing) of(company uuid.UUID, now time.Time) *pace {
-	if c := p.companies[company]; c != nil {
+// paceOf returns a lane's pace, and forgets those of lanes without emails. p.mu must be held.
+func (p *pacing) paceOf(of lane, now time.Time) *pace {
+	if c := p.lanes[of]; c != nil {
 		return c
 	}
-	for id, c := range p.companies {
+	for id, c := range p.lanes {
 		if c.running == 0 && now.Sub(c.sent) > idleTime && now.After(c.due) {
-			delete(p.companies, id)
+			delete(p.lanes, id)
 		}
 	}
 	c := &pace{interval: startInterval, sent: now}
-	p.companies[company] = c
+	p.lanes[of] = c
 	return c
 }

@@ -44,7 +44,7 @@ func (l *load) send(ctx context.Context, size int64, takes time.Duration) (refus
 		release, err := l.budget.acquire(ctx, l.company, owner, attached(size))
 		switch {
 		case err == nil:
-			gone := l.pacing.start(l.company, time.Now())
+			gone := l.pacing.start(lane{company: l.company}, time.Now())
 			pause(takes)
 			release()
 			gone(time.Now())
@@ -53,7 +53,7 @@ func (l *load) send(ctx context.Context, size int64, takes time.Duration) (refus
 		case errors.Is(err, errReserved):
 			pause(minDelay)
 		default:
-			pause(l.pacing.delay(l.company, time.Now()))
+			pause(l.pacing.delay(lane{company: l.company}, time.Now()))
 		}
 	}
 	return refused

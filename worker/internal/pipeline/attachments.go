@@ -18,8 +18,8 @@ type Attachments interface {
 	Reserve(ctx context.Context, n attachment.Need) (*attachment.Room, error)
 }
 
-// storageDelay is how long an email waits in the outbox while the file storage cannot be reached, up to twice as long at random,
-// so that not all come again at once. It spends no try.
+// storageDelay is how long an email waits in the outbox while the file storage cannot be reached, or up to twice as long. It spends
+// no try.
 const storageDelay = 10 * time.Second
 
 // reserve waits for the memory of a body of this size, if it is large, and of attachments, before they are read.
@@ -74,32 +74,45 @@ func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *att
 func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *attempt, err error) error {
 	var busy *attachment.BusyError
 	var missing *attachment.MissingError
+	var notTried *attachment.NotTriedError
 	switch {
 	case errors.As(err, &busy):
 		p.Metrics.postponed("busy")
 		return p.postponer.postpone(ctx, a, busy.Delay)
+	case errors.As(err, &notTried):
+		p.Metrics.postponed("unavailable")
+		return p.postponer.postpone(ctx, a, atRandom(notTried.Delay))
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
 		p.logUnread(log, err)
-		return p.postponer.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
+		return p.postponer.postpone(ctx, a, atRandom(storageDelay))
+	case errors.As(err, &missing) && missing.Delay > 0:
+		p.Metrics.postponed("missing")
+		if omitted, ok := p.waiting.Allow("missing file"); ok {
+			log.Warn("a file is missing or damaged: its emails wait before they fail", "delay", missing.Delay.String(), "omitted", omitted, "error", missing.Error())
+		}
+		return p.postponer.postpone(ctx, a, atRandom(missing.Delay))
 	case errors.As(err, &missing):
 		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
 	}
 	return err
 }
 
-// logUnread logs that attachments cannot be read. Of an outage, emails for which the storage was not tried have nothing to say.
+// atRandom returns up to twice the delay, so that not all emails come again at once.
+func atRandom(delay time.Duration) time.Duration {
+	return delay + time.Duration(jitter()*float64(delay))
+}
+
+// logUnread logs that attachments cannot be read.
 func (p *Pipeline) logUnread(log *slog.Logger, err error) {
-	switch {
-	case errors.Is(err, attachment.ErrNotTried):
-	case errors.Is(err, keyring.ErrNoKey):
+	if errors.Is(err, keyring.ErrNoKey) {
 		if omitted, ok := p.waiting.Allow("CPF_CNPJ_KEYS"); ok {
 			log.Warn("CPF_CNPJ_KEYS lacks the key of attachments: their emails wait for it", "delay", storageDelay.String(), "omitted", omitted)
 		}
-	default:
-		if omitted, ok := p.waiting.Allow("STORAGE_URL"); ok {
-			log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "omitted", omitted,
-				"error", email.MaskText(err.Error()))
-		}
+		return
+	}
+	if omitted, ok := p.waiting.Allow("STORAGE_URL"); ok {
+		log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "omitted", omitted,
+			"error", email.MaskText(err.Error()))
 	}
 }

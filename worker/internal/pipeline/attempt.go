@@ -176,9 +176,10 @@ func (a *attempt) unsubscribesFrom() (mailing uuid.UUID, ok bool) {
 
 // need is what the email needs memory for: nothing without attachments and with a small body.
 func (a *attempt) need(body int64) attachment.Need {
-	n := attachment.Need{Company: a.row.CompanyID, Owner: a.row.ID, Count: a.row.Attachments}
+	n := attachment.Need{Company: a.row.CompanyID, Lane: a.queue, Owner: a.row.ID, Count: a.row.Attachments}
 	if a.shared != nil {
 		n.Owner, n.Count = a.row.MailingID.UUID, a.shared.files
+		n.Lane += n.Owner.String()
 	}
 	if body > outbox.SmallBody {
 		n.Body = body

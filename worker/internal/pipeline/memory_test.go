@@ -92,7 +92,7 @@ func TestHandle_LargeBody(t *testing.T) {
 			}
 			var want []attachment.Need
 			if c.large {
-				want = []attachment.Need{{Company: b.company, Owner: id, Body: int64(c.html + c.text)}}
+				want = []attachment.Need{{Company: b.company, Lane: email.QueueNormal, Owner: id, Body: int64(c.html + c.text)}}
 			}
 			if diff := cmp.Diff(want, room.needed); diff != "" || room.inUse != 0 || (loader.reads == 1) != c.large {
 				t.Errorf("%d reads, %d rooms in use; %s", loader.reads, room.inUse, diff)
@@ -126,6 +126,34 @@ func TestHandle_NoMemoryForBody(t *testing.T) {
 	}
 }
 
+// An email whose file is missing waits in the outbox, without using up a try, and fails when the file has been missing for long.
+func TestHandle_MissingFile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  attachment.MissingError
+		want email.Status
+	}{
+		"at first": {attachment.MissingError{Delay: time.Minute}, email.Pending},
+		"for long": {attachment.MissingError{}, email.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(p *pipeline.Params) { p.Attachments = &countedRoom{err: &c.err} })
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) { storeHTML(e, paragraphs(100<<10)) })
+			b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
+			if err := b.handle(t, id); (err != nil) != (c.want == email.Failed) {
+				t.Fatal(err)
+			}
+			if e := b.find(t, id); e.Status != c.want || e.Status == email.Pending && e.Attempts != 0 || len(b.sender.sent) != 0 {
+				t.Errorf("%s after %d tries and %d calls", e.Status, e.Attempts, len(b.sender.sent))
+			}
+			if n := b.number(t, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND next_at > now() + interval '50 s'`); (n == 1) != (c.want == email.Pending) {
+				t.Errorf("%d emails wait", n)
+			}
+		})
+	}
+}
+
 // An email of a mailing needs memory for a body like the templates, before it is rendered.
 func TestMailing_LargeBody(t *testing.T) {
 	t.Parallel()
@@ -139,7 +167,7 @@ func TestMailing_LargeBody(t *testing.T) {
 		}
 		var want []attachment.Need
 		if size > 64<<10 {
-			want = []attachment.Need{{Company: m.company, Owner: m.mailing, Body: int64(size)}}
+			want = []attachment.Need{{Company: m.company, Lane: email.QueueNormal + m.mailing.String(), Owner: m.mailing, Body: int64(size)}}
 		}
 		if diff := cmp.Diff(want, room.needed); diff != "" || len(m.sender.sent) != 1 || m.sender.sent[0].HTML != html {
 			t.Errorf("%d bytes: %d emails were sent; %s", size, len(m.sender.sent), diff)
@@ -166,7 +194,7 @@ func TestMailing_LargeValues(t *testing.T) {
 		if err := m.handle(t, id); err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, attachment.Need{Company: m.company, Owner: m.mailing, Body: body})
+		want = append(want, attachment.Need{Company: m.company, Lane: email.QueueNormal + m.mailing.String(), Owner: m.mailing, Body: body})
 		if diff := cmp.Diff(want, room.needed); diff != "" || room.inUse != 0 || len(m.sender.sent) != i+1 {
 			t.Fatalf("email %d: %d rooms in use, %d sent; %s", i, room.inUse, len(m.sender.sent), diff)
 		}
@@ -190,7 +218,7 @@ func TestMailing_LargeFields(t *testing.T) {
 		if err := m.handle(t, m.entry(t, cidade, link)); err != nil {
 			t.Fatal(err)
 		}
-		need := attachment.Need{Company: m.company, Owner: m.mailing, Body: int64(len(cidade) + len(link))}
+		need := attachment.Need{Company: m.company, Lane: email.QueueNormal + m.mailing.String(), Owner: m.mailing, Body: int64(len(cidade) + len(link))}
 		if loader.reads != i+1 || len(m.sender.sent) != i+1 || m.sender.sent[i].HTML != "<p>"+cidade+"</p>" || room.needed[i] != need || room.inUse != 0 {
 			t.Fatalf("%d reads, %d emails, %d rooms in use, %+v", loader.reads, len(m.sender.sent), room.inUse, room.needed)
 		}

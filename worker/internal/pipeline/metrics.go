@@ -40,10 +40,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "provider_call_duration_seconds", Help: "Duration of a provider call, by outcome.", Buckets: buckets,
 		}, []string{"outcome"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because there was no memory for their attachments or large body, the file storage could not be reached, or their key is missing.",
+			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because there was no memory for their attachments or large body, the file storage could not be reached, a file is missing or damaged, or their key is missing.",
 		}, []string{"reason"}),
 	}
-	for _, reason := range []string{"busy", "unavailable"} {
+	for _, reason := range []string{"busy", "unavailable", "missing"} {
 		m.waits.WithLabelValues(reason)
 	}
 	for _, state := range []email.EventType{email.EventReceived, email.EventValidated, email.EventValidationFailed, email.EventSentAttempt} {
