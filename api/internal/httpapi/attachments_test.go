@@ -189,7 +189,7 @@ func TestAttachments_LostContentDeletedMeanwhile(t *testing.T) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	if got := fileContent(t, g, id); got != pdf || g.Storage.objects(t) != 1 {
-		t.Errorf("%d stored files, one is %q", g.objects(t), got)
+		t.Errorf("%d stored files, one is %q", g.Storage.objects(t), got)
 	}
 }
 

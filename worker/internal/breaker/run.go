@@ -67,6 +67,8 @@ func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b diagnosis, an
 		// The call ended on our side, or was not made: no information about the provider.
 	case f.Category == provider.ValidationError:
 		// The SDK rejected the request before sending it: no information either.
+	case f.Incomplete:
+		// The email may be the cause, and so may be that of the next one of its sender.
 	case f.Outage:
 		r.unreadables = 0
 		answers, r.answered = r.answered, false

@@ -27,6 +27,7 @@ func TestRun(t *testing.T) {
 	away := &provider.Failure{Outcome: provider.Retry, Outage: true}
 	broken := &provider.Failure{Outcome: provider.Unknown, Outage: true} // a 500, a broken connection, a timeout
 	late := &provider.Failure{Outcome: provider.Retry}                   // the provider's own timeout response
+	partial := &provider.Failure{Outcome: provider.Retry, Outage: true, Incomplete: true}
 	garbled := &provider.Failure{Outcome: provider.Unreadable}
 	stopped := &provider.Failure{Outcome: provider.Unspent}
 	withheld := &provider.Failure{Outcome: provider.Park, Withheld: true}
@@ -55,6 +56,8 @@ func TestRun(t *testing.T) {
 		"one was refused":         join(times(5, step{f: away}), step{f: rejected}, times(5, step{f: away}), step{f: away, want: suspected}),
 		"a stop does not count":   join(times(5, step{f: away}), step{f: stopped}, step{f: away, want: suspected}),
 		"withheld":                {{f: garbled}, {f: garbled}, {f: withheld}, {f: garbled, want: certain}},
+		"partly sent":             join(times(40, step{f: partial, after: time.Second})),
+		"partly sent, in between": join(times(5, step{f: away}), step{f: partial}, times(14, step{f: away, want: suspected}), step{f: partial}, step{f: away, want: certain}),
 		"requests never sent":     join(times(5, step{f: away}), step{f: unsent}, times(14, step{f: away, want: suspected}), step{f: unsent}, step{f: away, want: certain}),
 		"never sent, garbled":     {{f: garbled}, {f: garbled}, {f: unsent}, {f: garbled, want: certain}},
 		"few, for five seconds":   {{f: away}, {after: 4 * time.Second, f: broken}, {after: time.Second, f: away, want: certain}},

@@ -77,7 +77,7 @@ func (s *Suspension) failed(c Call, f *provider.Failure, now time.Time) (suspend
 
 // concernsProvider reports whether the failure does not, or not certainly, concern the email alone.
 func concernsProvider(f *provider.Failure) bool {
-	return f.Outcome == provider.Park || f.Outcome == provider.Unreadable || f.AccountWide || f.Outage
+	return f.Outcome == provider.Park || f.Outcome == provider.Unreadable || f.AccountWide || f.Outage && !f.Incomplete
 }
 
 // recordSuccess records a call which shows that the provider accepts emails of this process, and reports

@@ -76,7 +76,7 @@ const (
 	// does not count, unless the failure is Ambiguous and the account is known to work: then it
 	// counts like that of Retry.
 	Park Outcome = "PARK"
-	// Unspent: the call ended on our side before there was a connection. The try does not count.
+	// Unspent: the call ended on our side before the whole email was sent. The try does not count.
 	Unspent Outcome = "UNSPENT"
 )
 
@@ -118,7 +118,10 @@ type Failure struct {
 	Outage bool
 	// Withheld means that the call was not made, because of an earlier response.
 	Withheld bool
-	Err      error // the cause, for errors.Is and errors.As
+	// Incomplete, of an Outage, means that the call ended while the email was being sent to the provider. The cause may be its
+	// size, on a slow or filtered way to the provider, so such failures do not show that the provider does not work.
+	Incomplete bool
+	Err        error // the cause, for errors.Is and errors.As
 }
 
 func (f *Failure) Error() string {

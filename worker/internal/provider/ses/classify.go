@@ -56,9 +56,10 @@ func BreakerCodes() []string {
 
 // request is what classify needs to know about a call.
 type request struct {
-	connected bool // it had a connection
-	namesSet  bool // it named a configuration set
-	emulator  bool // it was sent to an emulator of SES
+	complete bool // all of it may have been sent
+	partial  bool // a part of its body was sent
+	namesSet bool // it named a configuration set
+	emulator bool // it was sent to an emulator of SES
 }
 
 // classify maps the error of one SendEmail call to a Failure.
@@ -77,25 +78,27 @@ func classify(err error, r request) *provider.Failure {
 		a.request = r
 		return a.classify()
 	}
-	return classifySilence(err, r.connected)
+	f := classifySilence(err, r.complete)
+	f.Incomplete = f.Outage && r.partial
+	return f
 }
 
-// classifySilence classifies calls without a response. Without a connection nothing was sent; with
-// one the outcome is unknown.
-func classifySilence(err error, connected bool) *provider.Failure {
+// classifySilence classifies calls without a response. SES has not accepted a request that was not sent as a whole; of one that may
+// have been, the outcome is unknown.
+func classifySilence(err error, complete bool) *provider.Failure {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
 	var transport *smithyhttp.RequestSendError
 	switch {
-	case isTimeout(err) && connected:
+	case isTimeout(err) && complete:
 		return outage(failure(provider.Unknown, codeTimeout, provider.TimeoutError, err))
 	case isTimeout(err):
 		return outage(failure(provider.Retry, codeTimeout, provider.TimeoutError, err))
-	case isCancelled(err) && connected:
+	case isCancelled(err) && complete:
 		return outage(failure(provider.Unknown, codeSendCancelled, provider.TransientError, err))
 	case isCancelled(err):
 		return failure(provider.Unspent, codeSendCancelled, provider.TransientError, err)
-	case connected:
+	case complete:
 		return outage(failure(provider.Unknown, codeNetworkError, provider.TransientError, err))
 	case errors.As(err, &certificate):
 		return failure(provider.Park, codeTLSError, provider.ConfigurationError, err)

@@ -50,6 +50,23 @@ func silent() []outcome {
 			return e
 		}},
 		{name: "an answer that is not HTTP", at: reads(func(c net.Conn) { c.Write([]byte("220 mail.example ESMTP\r\n")) }), want: lost, requests: 1},
+		// A request that was not sent as a whole was not accepted. The server's and the client's buffers are smaller than it.
+		{name: "closed within the request", at: partly(func(net.Conn) {}), html: large, want: incomplete(retries("NETWORK_ERROR", provider.TransientError)), requests: 1},
+		{name: "reset within the request", at: partly(reset), html: large, want: incomplete(retries("NETWORK_ERROR", provider.TransientError)), requests: 1},
+		{
+			name: "deadline within the request", at: partly(nil), html: large, want: incomplete(retries("SES_TIMEOUT", provider.TimeoutError)), requests: 1,
+			context: func(t *testing.T, e endpoint) context.Context {
+				return lateContext{cancelWhen(t, func() bool { return e.seen.Load() > 0 })}
+			},
+		},
+		{
+			name: "cancelled within the request", at: partly(nil), html: large, want: unspent, requests: 1,
+			context: func(t *testing.T, e endpoint) context.Context {
+				return cancelWhen(t, func() bool { return e.seen.Load() > 0 })
+			},
+		},
+		{name: "closed after a large request", at: reads(func(net.Conn) {}), html: large, want: lost, requests: 1},
+		{name: "large, no connection", at: closed, html: large, want: network},
 		{
 			name: "no answer in time", at: reads(hang), want: mayBe, requests: 1,
 			config: func(c *ses.Config) { c.ResponseTimeout = 50 * time.Millisecond },
@@ -101,6 +118,9 @@ func silent() []outcome {
 		},
 	}
 }
+
+// large is more than the socket buffers of a connection take.
+const large = 16 << 20
 
 // suspendedContext is the context of a call during which the machine was suspended: the wall clock is beyond its deadline, which
 // the monotonic clock has not reached.

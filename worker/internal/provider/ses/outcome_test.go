@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +22,7 @@ type outcome struct {
 	config   func(*ses.Config)
 	context  func(*testing.T, endpoint) context.Context
 	err      error             // replaces the server, for errors that no server can cause
+	html     int               // bytes of html; 0 = those of message
 	aws      bool              // the server is in the place of SES, not an emulator
 	want     *provider.Failure // nil: accepted; Reason and Err are not compared
 	requests int32             // that the server must have received
@@ -85,7 +87,9 @@ func (o outcome) happen(t *testing.T) error {
 	if o.aws {
 		sender = sender.AsAWS()
 	}
-	_, err := sender.Send(ctx, message())
+	m := message()
+	m.HTML += strings.Repeat("x", o.html)
+	_, err := sender.Send(ctx, m)
 	// A request that the client gave up on may still be in transit to the server.
 	seen := func() bool { return e.seen.Load() >= o.requests }
 	<-cancelWhen(t, seen).Done()
@@ -131,6 +135,11 @@ func named(name string, f *provider.Failure) *provider.Failure {
 func accountWide(f *provider.Failure) *provider.Failure {
 	f.AccountWide = true
 	return f
+}
+
+func incomplete(f *provider.Failure) *provider.Failure {
+	f.Incomplete = true
+	return outage(f)
 }
 
 func outage(f *provider.Failure) *provider.Failure {

@@ -74,6 +74,27 @@ func reads(then func(net.Conn)) func(*testing.T) endpoint {
 	}
 }
 
+// partly reads the header of a request and the beginning of its body, and counts it. then is what happens next; nil = nothing, until
+// the test ends.
+func partly(then func(net.Conn)) func(*testing.T) endpoint {
+	return func(t *testing.T) endpoint {
+		seen := new(atomic.Int32)
+		url := listen(t, func(c net.Conn) {
+			_ = c.(*net.TCPConn).SetReadBuffer(16 << 10)
+			if _, err := io.ReadFull(c, make([]byte, 32<<10)); err != nil {
+				return
+			}
+			seen.Add(1)
+			if then == nil {
+				<-t.Context().Done()
+				return
+			}
+			then(c)
+		})
+		return endpoint{"http://" + url, seen}
+	}
+}
+
 // mute accepts TLS connections at the port and never sends anything.
 func mute(t *testing.T) endpoint {
 	address := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })

@@ -164,7 +164,8 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	ctx, call := watch(ctx)
 	output, err := s.client.SendEmail(ctx, input)
 	if err != nil {
-		return provider.Receipt{}, classify(err, request{connected: call.connected.Load(), namesSet: s.configurationSet != "", emulator: s.emulator})
+		complete, partial := call.sent()
+		return provider.Receipt{}, classify(err, request{complete: complete, partial: partial, namesSet: s.configurationSet != "", emulator: s.emulator})
 	}
 	// The SDK reads `{}` and an empty body as success without an id.
 	if id := aws.ToString(output.MessageId); id != "" {

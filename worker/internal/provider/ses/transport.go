@@ -85,6 +85,10 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.http.RoundTrip(r)
 	}
+	if r.ContentLength > smallBody {
+		c.body = &upload{ReadCloser: r.Body, left: r.ContentLength}
+		r.Body = c.body
+	}
 	suspended := false
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if suspended = suspendedIn(r.Context()); suspended {
@@ -125,10 +129,21 @@ func inMemory(r *http.Request) error {
 
 // call is the state of one running Send.
 type call struct {
-	// connected is set when the call got a connection. Until then nothing was sent. From then on
-	// anything may have been: a server that read the whole request and one that closed at the first
-	// byte look the same, and the trace's WroteRequest fires for both.
+	// connected is set when the call got a connection. Until then nothing was sent. A server that read the whole request and one
+	// that closed at the first byte look the same, and the trace's WroteRequest fires for both: only the body tells more.
 	connected atomic.Bool
+	body      *upload // of a large request; a small one is written at once
+}
+
+// sent ends the call, and reports whether the whole request may have been sent, and whether a part of its body was.
+func (c *call) sent() (complete, partial bool) {
+	if !c.connected.Load() {
+		return false, false
+	}
+	if c.body == nil {
+		return true, false
+	}
+	return c.body.end()
 }
 
 type callKey struct{}
