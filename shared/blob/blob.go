@@ -40,7 +40,6 @@ type Bucket struct {
 	calls  calls
 	checks checks
 	base   string // URL of the key ""
-	page   int    // objects per list request
 }
 
 // Object is one stored file.
@@ -56,6 +55,8 @@ type storage interface {
 	put(ctx context.Context, key string, r io.Reader) error
 	ping(ctx context.Context) error
 	pingRead(ctx context.Context) error
+	// list calls yield for each file, the marker and unfinished ones possibly among them, until yield returns false.
+	list(ctx context.Context, prefix string, yield func(Object) bool) error
 	dropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error)
 	// missing distinguishes "no such key" from "no such storage".
 	missing(err error) bool
@@ -70,13 +71,13 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	if at.path != "" {
-		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, calls: make(calls, mostCalls), base: at.base(), page: folderPage}, nil
+		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, calls: make(calls, mostCalls), base: at.base()}, nil
 	}
 	server, err := newServer(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	return &Bucket{storage: server, marking: marking{options: o, trust: serverTrust}, base: at.base(), page: serverPage}, nil
+	return &Bucket{storage: server, marking: marking{options: o, trust: serverTrust}, base: at.base()}, nil
 }
 
 // Put stores all data of r under the key, replacing an existing file. The file becomes visible only
@@ -181,7 +182,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return failure(ctx, "delete "+key, err)
 }
 
-// List yields the files whose keys begin with the prefix, in key order. It ends after an error.
+// List yields the files whose keys begin with the prefix, in the order of the storage. It ends after an error.
 // Files created or deleted meanwhile may or may not be included.
 func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
@@ -199,19 +200,9 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 
 func (b *Bucket) list(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		stored, err := b.bucket()
-		for page := blob.FirstPageToken; err == nil && len(page) > 0; {
-			var objects []*blob.ListObject
-			objects, page, err = stored.ListPage(ctx, page, b.page, &blob.ListOptions{Prefix: prefix})
-			for _, o := range objects {
-				if isUnfinished(o.Key) || o.Key == markerKey {
-					continue
-				}
-				if !yield(Object{Key: o.Key, Size: o.Size, ModTime: o.ModTime}, nil) {
-					return
-				}
-			}
-		}
+		err := b.storage.list(ctx, prefix, func(o Object) bool {
+			return o.Key == markerKey || yield(o, nil)
+		})
 		if err != nil {
 			yield(Object{}, failure(ctx, "list "+prefix, err))
 		}

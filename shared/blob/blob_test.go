@@ -255,6 +255,7 @@ func keys(objects []blob.Object) (keys []string) {
 	for _, o := range objects {
 		keys = append(keys, o.Key)
 	}
+	slices.Sort(keys) // a folder lists them in its own order
 	return keys
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,5 +127,41 @@ func TestFolder_Unavailable(t *testing.T) {
 	}
 	if err := b.Ping(context.Background()); !errors.Is(err, blob.ErrUnavailable) {
 		t.Errorf("ping: %v", err)
+	}
+}
+
+// Some network disks cannot sync a directory, as /proc cannot: uploads must not fail after the file is in its place.
+func TestFolder_CannotSyncDirectory(t *testing.T) {
+	t.Parallel()
+	if err := blob.SyncFolder("/proc"); err != nil {
+		t.Error(err)
+	}
+	if err := blob.SyncFolder(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing folder: %v", err)
+	}
+}
+
+// Listing a folder costs as much per file whatever their number. The test is not parallel, since it counts all allocations.
+func TestFolder_ListIsLinear(t *testing.T) {
+	allocations := func(files int) float64 {
+		root := t.TempDir()
+		dir := filepath.Join(root, "files", "acme")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for i := range files {
+			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := open(t, "file://"+root)
+		return testing.AllocsPerRun(1, func() {
+			if n := len(list(t, b, "files/")); n != files {
+				t.Errorf("%d of %d files are listed", n, files)
+			}
+		})
+	}
+	if few, many := allocations(5500), allocations(22_000); many > 6*few {
+		t.Errorf("%v allocations for 5,500 files, %v for 22,000", few, many)
 	}
 }

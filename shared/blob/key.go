@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// attrsSuffix is that of gocloud's own files in a folder.
+const attrsSuffix = ".attrs"
+
 // maxKeyBytes is below the 1024 bytes of S3 and the path limits of file systems.
 const maxKeyBytes = 512
 
@@ -29,7 +32,7 @@ func checkKey(key string) error {
 			return fmt.Errorf("key %.100q: every part must be 1 to 200 of A-Z a-z 0-9 . _ - and not begin with a dot", key)
 		}
 	}
-	if isUnfinished(key) || key == markerKey || strings.HasSuffix(key, ".attrs") { // .attrs is the suffix of gocloud's own files
+	if isUnfinished(key) || key == markerKey || strings.HasSuffix(key, attrsSuffix) {
 		return fmt.Errorf("key %.100q: the name is reserved", key)
 	}
 	return nil

@@ -45,6 +45,7 @@ const (
 // server is a bucket on an S3 server.
 type server struct {
 	name    string
+	page    int // objects per list request
 	opened  *blob.Bucket
 	client  *s3.Client
 	uploads *transfermanager.Client
@@ -56,7 +57,7 @@ func newServer(ctx context.Context, at location) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: at.bucket}
+	s := &server{name: at.bucket, page: serverPage}
 	if !plain.As(&s.client) {
 		return nil, errors.New("no S3 client behind the bucket")
 	}
@@ -114,6 +115,22 @@ func (s *server) put(ctx context.Context, key string, r io.Reader) error {
 			return nil
 		},
 	})
+}
+
+func (s *server) list(ctx context.Context, prefix string, yield func(Object) bool) error {
+	for page := blob.FirstPageToken; len(page) > 0; {
+		objects, next, err := s.opened.ListPage(ctx, page, s.page, &blob.ListOptions{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if !isUnfinished(o.Key) && !yield(Object{Key: o.Key, Size: o.Size, ModTime: o.ModTime}) {
+				return nil
+			}
+		}
+		page = next
+	}
+	return nil
 }
 
 func (s *server) pingRead(ctx context.Context) error { return s.ping(ctx) }

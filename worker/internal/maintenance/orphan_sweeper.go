@@ -15,11 +15,14 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/uuidv7"
 )
 
 const (
 	// orphanInterval may be long: an orphan only costs some storage.
 	orphanInterval = 10 * time.Minute
+	// orphanShare is how many times as long as its last round the sweeper rests: each round lists all files.
+	orphanShare = 20
 	// orphanAge is longer than the duration of any upload: the file is stored before the mailing is committed.
 	orphanAge = time.Hour
 	// unfinishedAge is longer, because S3 reports the start time of an upload that may still be
@@ -72,6 +75,7 @@ type OrphanSweeper struct {
 	mailings MailingStore
 	files    FileRows
 	deleted  prometheus.Counter
+	next     time.Time // when the next round may begin
 }
 
 // OrphanSweeperParams configure an OrphanSweeper.
@@ -106,6 +110,11 @@ type swept struct {
 }
 
 func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
+	begun := time.Now()
+	if begun.Before(s.next) {
+		return false, nil
+	}
+	defer func() { s.next = time.Now().Add(orphanShare * time.Since(begun)) }()
 	var round swept
 	err = errors.Join(
 		s.sweepFiles(ctx, &round, mailingFiles, mailingFile, s.ofMailings),
@@ -135,14 +144,14 @@ type existsFunc func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[
 
 // sweepFiles checks all old files under prefix, in batches.
 func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix string, ours *regexp.Regexp, existing existsFunc) error {
-	old := time.Now().Add(-orphanAge)
+	old := uuidv7.Now().Add(-orphanAge)
 	batch := make(map[uuid.UUID]blob.Object, orphanBatch)
 	for object, err := range s.blobs.List(ctx, prefix) {
 		if err != nil {
 			return err
 		}
 		id, named := idIn(ours, object.Key)
-		if !named || !object.ModTime.Before(old) {
+		if !named || !begun(id, object).Before(old) {
 			continue
 		}
 		if _, twice := batch[id]; twice || len(batch) == orphanBatch {
@@ -209,6 +218,15 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 		round.bytes += object.Size
 	}
 	return nil
+}
+
+// begun returns when the upload of an object began. Its id has that time by Postgres's clock, which is the dispatcher's too: the clock
+// of the storage may be hours behind. Ids of other versions are not the api's.
+func begun(id uuid.UUID, o blob.Object) time.Time {
+	if id.Version() != 7 {
+		return o.ModTime
+	}
+	return time.Unix(id.Time().UnixTime())
 }
 
 func idIn(pattern *regexp.Regexp, key string) (id uuid.UUID, ours bool) {

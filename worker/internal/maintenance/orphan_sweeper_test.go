@@ -16,7 +16,9 @@ import (
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/logtest"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/uuidv7"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
@@ -57,7 +59,7 @@ func TestOrphanSweeper(t *testing.T) {
 		}
 		return key
 	}
-	file := func(company, mailing uuid.UUID) string { return fmt.Sprintf("mailings/%s/%s.csv", company, mailing) }
+	file := func(company, id uuid.UUID) string { return fmt.Sprintf("mailings/%s/%s.csv", company, id) }
 
 	const old, young = time.Hour + time.Minute, time.Hour - time.Minute
 	keep := []string{
@@ -67,12 +69,14 @@ func TestOrphanSweeper(t *testing.T) {
 		put(fmt.Sprintf("mailings/%s/%s.csv.bak", company, uuid.New()), old),
 		put(fmt.Sprintf("elsewhere/%s/%s.csv", company, uuid.New()), old),
 		put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), old),
-		put(file(company, uuid.New()), old), // cannot be deleted
+		put(file(company, uuidv7.New()), 4*time.Hour), // by the clock of a storage that is hours behind
+		put(file(company, uuid.New()), old),           // cannot be deleted
 	}
 	gone := []string{put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), 25*time.Hour)}
-	deleted := d.Mailing(t, company, 1, nil) // its file was stored again after retention had deleted it
+	deleted := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.ID = madeBefore(old) }) // its file was stored again after retention had deleted it
 	d.Run(t, `UPDATE mailings SET file_deleted_at = now() WHERE id = $1`, deleted)
 	gone = append(gone, put(file(company, deleted), old))
+	gone = append(gone, put(file(company, madeBefore(old)), 0))
 	for range 1100 { // more than two batches
 		gone = append(gone, put(file(company, uuid.New()), old))
 	}
@@ -97,10 +101,10 @@ func TestOrphanSweeper(t *testing.T) {
 		}
 	}
 	if text := log.String(); strings.Count(text, "\n") != 2 ||
-		!strings.Contains(text, `msg="orphaned files deleted" count=1103 bytes=11030 unfinished=1`) || !strings.Contains(text, "delete: access denied") {
+		!strings.Contains(text, `msg="orphaned files deleted" count=1104 bytes=11040 unfinished=1`) || !strings.Contains(text, "delete: access denied") {
 		t.Errorf("logged: %s", text)
 	}
-	if got := counter(t, registry, "storage_orphans_deleted_total"); got != 1104 {
+	if got := counter(t, registry, "storage_orphans_deleted_total"); got != 1105 {
 		t.Errorf("counted %v", got)
 	}
 }
@@ -135,6 +139,13 @@ func TestOrphanSweeper_Outage(t *testing.T) {
 	if strings.Contains(log.String(), "deleted") {
 		t.Errorf("logged: %s", log)
 	}
+}
+
+// madeBefore returns an id of the time that long ago.
+func madeBefore(age time.Duration) uuid.UUID {
+	id := uuidv7.First(time.Now().Add(-age))
+	id[6], id[8] = 0x70, 0x80
+	return id
 }
 
 func there(root, key string) bool {
