@@ -394,7 +394,7 @@ func TestLoad_SlowIsNoOutage(t *testing.T) {
 	}
 }
 
-// Of the emails that meet an outage, those for which the storage was not tried are told apart: they are not logged one by one, and come
+// Of the emails that meet an outage, those for which the storage was not tried have an error of their own: they are not logged one by one, and come
 // back less often the longer it lasts.
 func TestLoad_NotTried(t *testing.T) {
 	t.Parallel()
