@@ -290,7 +290,7 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 		"tenant":   d.Store.RetryDeadLetter(t.Context(), letter, by("key1")),
 		"operator": d.Store.RetryDeadLetterAs(t.Context(), storetest.Operator(), letter, time.Hour),
 	} {
-		var paused *mailingstore.PausedError
+		var paused *mailing.PausedError
 		if !errors.As(err, &paused) || resolved(t, d, letter.ID) != "f" {
 			t.Errorf("%s: %v, resolved %s", who, err, resolved(t, d, letter.ID))
 		}

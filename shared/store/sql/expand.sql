@@ -9,7 +9,7 @@
 -- (unwritten, below) carries all that its entry says about the recipient, and its claim writes it, as that of a single email
 -- does.
 --
--- Parameters; from $19 on, each array has one element per row:
+-- Parameters; from $18 on, each array has one element per row:
 --   $1   lock_timeout         text
 --   $2   mailing_id           uuid
 --   $3   generation           integer

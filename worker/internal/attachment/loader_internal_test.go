@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -259,7 +258,7 @@ func TestReserve_Bodies(t *testing.T) {
 // known is a Store whose one file has been missing for a time, and that counts the records.
 type known struct {
 	oneFile
-	missing         sql.Null[int64]
+	missing         *int64
 	marked, cleared int
 }
 
@@ -285,9 +284,9 @@ func TestLoad_MissingFile(t *testing.T) {
 	company, owner, ring, content := uuid.New(), uuid.New(), ringOf(t, "k"), []byte("content")
 	key := file.Key(company, owner)
 	whole := objects{key: encrypted(t, ring, company, owner, content)}
-	since := func(age time.Duration) sql.Null[int64] { return sql.Null[int64]{V: age.Milliseconds(), Valid: true} }
+	since := func(age time.Duration) *int64 { return new(age.Milliseconds()) }
 	for name, c := range map[string]struct {
-		missing         sql.Null[int64]
+		missing         *int64
 		bucket          objects
 		delay           time.Duration // < 0 = the email can be sent
 		marked, cleared int

@@ -252,7 +252,7 @@ func TestEntryActionLoop_CompaniesTakeTurns(t *testing.T) {
 		waittest.Until(t, "the time of a pass is over", func() bool { return time.Since(began) >= turns.PassTime })
 	}}
 	start(t, mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
-		Log: slog.New(slog.DiscardHandler), Store: s, Advancer: b.Store.NewAdvancer(), Registry: prometheus.NewRegistry(), TTL: time.Hour,
+		Log: slog.New(slog.DiscardHandler), Store: s, Advancer: b.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
 	}))
 	storetest.WaitFor(t, b.Database, `SELECT count(*) = 0 FROM mailings WHERE settling IS NOT NULL`)
 	b.want(t, "PENDING", `SELECT status FROM email_outbox WHERE id = $1`, ids[0])
