@@ -10,7 +10,6 @@ import (
 
 	"email-gateway/schema"
 	"email-gateway/shared/store"
-	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -50,69 +49,6 @@ func TestOpen_FewerConnectionsThanThePool(t *testing.T) {
 	}
 	for most := 0; most <= 4; most = max(most, connections()) {
 		accept() // until the pool tries again
-	}
-}
-
-// Transactions with a COPY, which last for minutes, use at most half of the connections that the server gives: other statements get
-// one. Until that number is known, statements fail at once.
-func TestOpen_CopiesLeaveConnections(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	role := newLogin(t, d)
-	run(t, d, `ALTER ROLE `+role+` CONNECTION LIMIT 4`)
-	s := open(t, loginURL(t, d, role), store.Options{MaxConns: 32})
-	ping := func() error {
-		_, err := s.DB().ExecContext(t.Context(), "SELECT")
-		return err
-	}
-	const copies = 4
-	var running sync.WaitGroup
-	start := func() (began chan struct{}, end func()) {
-		began, ends := make(chan struct{}, copies), make(chan struct{})
-		for range copies {
-			running.Go(func() {
-				err := s.DB().InSteadyTx(t.Context(), func(pg.SteadyTx) error {
-					began <- struct{}{}
-					<-ends
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		end = sync.OnceFunc(func() {
-			close(ends)
-			running.Wait()
-		})
-		t.Cleanup(end)
-		return began, end
-	}
-
-	began, end := start()
-	for range copies {
-		<-began
-	}
-	if err := ping(); err == nil || !strings.Contains(err.Error(), string(pqerror.TooManyConnections)) {
-		t.Errorf("while all connections are used for COPYs: %v", err)
-	}
-	end()
-
-	began, end = start()
-	<-began
-	<-began
-	if err := ping(); err != nil {
-		t.Errorf("while others wait to begin a COPY: %v", err)
-	}
-	if len(began) > 0 {
-		t.Error("more than half of the connections are used for COPYs")
-	}
-	end()
-	if n := len(began); n != 2 {
-		t.Errorf("%d of the waiting ones began", n)
-	}
-	if err := ping(); err != nil {
-		t.Error(err)
 	}
 }
 

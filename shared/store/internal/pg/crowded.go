@@ -1,7 +1,6 @@
 package pg
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -34,64 +33,9 @@ type crowd struct {
 
 	mu     sync.Mutex // only one of max and open is being set
 	widens *time.Timer
-	copies int // transactions with a COPY, each of which has a connection for minutes
-	// likely is how many connections the server will give: max, or as many as it gave when it refused another one.
-	likely  int64
-	changed chan struct{} // closed when copies or likely allows another COPY
 }
 
-// connected counts a new connection.
-func (c *crowd) connected() {
-	open := c.open.Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if open > c.likely {
-		c.likely = open
-		c.announce()
-	}
-}
-
-// enterCopy waits until less than half of the connections are used for a COPY: short statements must not wait for minutes until
-// one of them ends. leaveCopy must follow.
-func (c *crowd) enterCopy(ctx context.Context) error {
-	for {
-		changed := c.tryCopy()
-		if changed == nil {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// tryCopy returns nil if a COPY may begin, or else a channel that is closed when it may be tried again.
-func (c *crowd) tryCopy() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if int64(c.copies) < max(c.likely/2, 1) {
-		c.copies++
-		return nil
-	}
-	return c.changed
-}
-
-func (c *crowd) leaveCopy() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.copies--
-	c.announce()
-}
-
-// announce is called with mu locked.
-func (c *crowd) announce() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// refused returns the error of a connection that was not made. If the server had none to give and FewestConns are open, not all for COPYs, it is
+// refused returns the error of a connection that was not made. If the server had none to give and FewestConns are open, it is
 // also driver.ErrBadConn, after which database/sql asks the pool again and waits there.
 func (c *crowd) refused(err error) error {
 	var failed *connectError
@@ -102,8 +46,7 @@ func (c *crowd) refused(err error) error {
 	defer c.mu.Unlock()
 	// The pool counts the attempts of others too, and closes connections that are released while it has too many.
 	left := int(c.open.Load() + c.dialing.Load())
-	c.likely = int64(left)
-	if left < FewestConns || left <= c.copies { // or each of them is used for a COPY
+	if left < FewestConns {
 		return err
 	}
 	c.limit(left)

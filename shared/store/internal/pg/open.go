@@ -61,7 +61,6 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 		waits: newWaits(), companies: newCompanyLocks(), options: o,
 	}
 	connector.crowd.pool, connector.crowd.max = db.DB.DB, o.maxConns()
-	connector.crowd.likely, connector.crowd.changed = int64(o.maxConns()), make(chan struct{})
 	// The pool keeps as many idle connections as may be open, so that a burst does not wait for new ones.
 	connector.crowd.limit(o.maxConns())
 	db.SetConnMaxIdleTime(5 * time.Minute)

@@ -49,7 +49,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	c.crowd.dialing.Add(1)
 	conn, err := c.Connector.Connect(ctx)
 	if err == nil {
-		c.crowd.connected()
+		c.crowd.open.Add(1)
 	}
 	c.crowd.dialing.Add(-1)
 	if err != nil {

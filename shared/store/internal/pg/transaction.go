@@ -103,12 +103,8 @@ type SteadyTx struct {
 
 // InSteadyTx is InTx for a transaction with a COPY. Once the transaction has begun, the end of ctx does not end it:
 // database/sql would then send ROLLBACK from another goroutine into the middle of the COPY. So do must check ctx
-// itself, and must leave no COPY open. At most half of the connections are used for such transactions at a time: others wait.
+// itself, and must leave no COPY open.
 func (db *DB) InSteadyTx(ctx context.Context, do func(tx SteadyTx) error) error {
-	if err := db.connector.crowd.enterCopy(ctx); err != nil {
-		return fmt.Errorf("wait for a connection: %w", err)
-	}
-	defer db.connector.crowd.leaveCopy()
 	steady, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unlink := context.AfterFunc(ctx, cancel)
