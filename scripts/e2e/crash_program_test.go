@@ -41,12 +41,12 @@ func (p *program) reached(at crashpoint.Point) bool {
 func (p *program) awaitCrash(at crashpoint.Point) {
 	p.t.Helper()
 	select {
-	case <-p.Exited:
+	case <-p.process.Exited:
 	case <-time.After(stallLimit):
 		p.t.Fatalf("%s does not reach %s\n%s", p.name, at, p.tail())
 	}
 	if !p.wasKilled() || !p.reached(at) {
-		p.t.Fatalf("%v, want SIGKILL at %s\n%s", p.Err(), at, p.tail())
+		p.t.Fatalf("%v, want SIGKILL at %s\n%s", p.process.Err(), at, p.tail())
 	}
 }
 

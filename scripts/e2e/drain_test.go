@@ -47,7 +47,7 @@ func TestDrainDelay(t *testing.T) {
 				t.Error("/readyz never said that the program drains")
 			}
 			p.await()
-			if err := p.Err(); err != nil {
+			if err := p.process.Err(); err != nil {
 				t.Error(err)
 			}
 		})

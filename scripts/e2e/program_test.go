@@ -23,7 +23,7 @@ import (
 
 // program is one running process of the system.
 type program struct {
-	*programs.Program
+	process *programs.Program
 
 	t      *testing.T
 	name   string
@@ -52,7 +52,7 @@ func startProgramAt(t *testing.T, path string, env map[string]string, changes ..
 		settings[address] = freeAddress(t) // its successor may have to listen there
 	}
 	p.start(programs.Spec{Path: path, Environ: programs.Environ(settings)})
-	if err := p.Await(context.Background(), stallLimit, p.listens); err != nil {
+	if err := p.process.Await(context.Background(), stallLimit, p.listens); err != nil {
 		t.Fatalf("%v\n%s", err, p.tail())
 	}
 	return p
@@ -70,13 +70,13 @@ func startOther(t *testing.T, environ []string, path string, args ...string) *pr
 // awaitOutput waits until the program has printed what matches.
 func (p *program) awaitOutput(limit time.Duration, pattern *regexp.Regexp) (match []string) {
 	p.t.Helper()
-	if err := p.Await(context.Background(), limit, func(context.Context) error {
+	if err := p.process.Await(context.Background(), limit, func(context.Context) error {
 		if match = pattern.FindStringSubmatch(p.logged()); match == nil {
 			return fmt.Errorf("it has not printed %s", pattern)
 		}
 		return nil
 	}); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.tail())
+		p.t.Fatalf("%s: %v\n%s", p.name, err, p.tail())
 	}
 	return match
 }
@@ -86,7 +86,7 @@ func (p *program) start(spec programs.Spec) {
 	p.t.Helper()
 	spec.Log = p.log
 	var err error
-	if p.Program, err = programs.Start(context.Background(), spec); err != nil { // the test's context has ended during clean-up
+	if p.process, err = programs.Start(context.Background(), spec); err != nil { // the test's context has ended during clean-up
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() {
@@ -130,8 +130,8 @@ func (p *program) metricsURL() string {
 func (p *program) stop() {
 	p.signal(syscall.SIGTERM)
 	p.await()
-	if err := p.Err(); err != nil && !p.killed.Load() {
-		p.t.Error(err)
+	if err := p.process.Err(); err != nil && !p.killed.Load() {
+		p.t.Errorf("%s: %v", p.name, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func (p *program) kill() {
 // wasKilled reports whether SIGKILL ended the program.
 func (p *program) wasKilled() bool {
 	var exit *exec.ExitError
-	return errors.As(p.Err(), &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+	return errors.As(p.process.Err(), &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
 }
 
 // freeze stops the program with SIGSTOP. Its threads continue until each has handled the signal, which takes long on a busy
@@ -158,7 +158,7 @@ func (p *program) freeze() {
 
 // running returns an error if a thread of the program has not stopped (proc(5): T means stopped).
 func (p *program) running() error {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.process.PID()))
 	if err != nil {
 		return err
 	}
@@ -178,14 +178,14 @@ func (p *program) running() error {
 }
 
 func (p *program) signal(s os.Signal) {
-	if err := p.Signal(s); err != nil {
+	if err := p.process.Signal(s); err != nil {
 		p.t.Error(err)
 	}
 }
 
 // await waits until the program has exited.
 func (p *program) await() {
-	if err := p.Wait(context.Background(), programs.StopTimeout); err != nil {
+	if err := p.process.Wait(context.Background(), programs.StopTimeout); err != nil {
 		p.t.Errorf("%v\n%s", err, p.tail())
 	}
 }
@@ -193,7 +193,7 @@ func (p *program) await() {
 // peakMemory is the most memory that the process has had (bytes).
 func (p *program) peakMemory() int64 {
 	p.t.Helper()
-	peak, err := local.PeakMemory(p.PID())
+	peak, err := local.PeakMemory(p.process.PID())
 	if err != nil || peak == 0 {
 		p.t.Fatalf("the peak of %s is %d: %v", p.name, peak, err)
 	}

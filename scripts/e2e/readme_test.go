@@ -96,7 +96,7 @@ func (n newUser) start(where, text string) {
 	ctx := context.Background() // the test's has ended during clean-up
 	n.t.Cleanup(func() {
 		p.signal(os.Interrupt)
-		if err := p.Wait(ctx, stallLimit); err != nil {
+		if err := p.process.Wait(ctx, stallLimit); err != nil {
 			n.t.Errorf("%s: %v", where, err)
 		}
 	})

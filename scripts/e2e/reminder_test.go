@@ -90,7 +90,7 @@ func (r *recruiting) bookAndCrash(to string, at time.Time) string {
 	booked := p.awaitOutput(stallLimit, bookedLine)
 	p.kill()
 	if !p.wasKilled() {
-		r.t.Fatalf("%v\n%s", p.Err(), p.tail())
+		r.t.Fatalf("%v\n%s", p.process.Err(), p.tail())
 	}
 	return booked[1]
 }

@@ -56,7 +56,7 @@ func TestStop_LogsNoError(t *testing.T) {
 			start := time.Now() // before it a busy broker may have timed out, which is an error
 			stopped.signal(syscall.SIGTERM)
 			stopped.await()
-			if err := stopped.Err(); err != nil {
+			if err := stopped.process.Err(); err != nil {
 				t.Errorf("round %d: %v", round, err)
 			}
 			for line := range strings.Lines(stopped.logged()) {

@@ -40,7 +40,7 @@ func (w *Workplace) Open(program string) (err error) {
 	if w.Dir == "" {
 		w.own = true
 		w.Dir, err = os.MkdirTemp("", "email-gateway-"+program+"-")
-	} else {
+	} else if w.Dir, err = filepath.Abs(w.Dir); err == nil { // programs are built below it with another working directory
 		err = os.MkdirAll(w.Dir, 0o700)
 	}
 	if err != nil {

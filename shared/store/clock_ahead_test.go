@@ -41,7 +41,7 @@ func TestRescue_AfterClockWasAhead(t *testing.T) {
 		}
 	}
 	found, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
-	if err != nil || len(found.Long) != 1 || found.Long[0].ID != lost {
+	if err != nil || len(found.Long) != 1 || found.Long[0].ID != lost || found.DueIn != 0 {
 		t.Errorf("long enqueued: %+v, %v", found, err)
 	}
 	if still, err := d.Store.StillEnqueued(t.Context(), []uuid.UUID{lost, queued}, time.Minute); err != nil || !slices.Equal(still, []uuid.UUID{lost}) {

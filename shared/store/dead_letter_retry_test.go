@@ -283,7 +283,7 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = "b.csv" })
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
 
-	// While the company's mailings are paused, no dead letter sets one going, whoever retries it.
+	// While the company's mailings are paused, no dead letter starts one, by a tenant or an operator.
 	_, letter = failed("e.csv")
 	run(t, d, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, company)
 	for who, err := range map[string]error{

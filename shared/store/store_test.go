@@ -181,10 +181,10 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 		lose func(*storetest.Proxy)
 		want error
 	}{
-		"the next connection works":      {func(p *storetest.Proxy) { p.Cut(1) }, nil},
-		"every connection is lost":       {func(p *storetest.Proxy) { p.Cut(1000) }, store.ErrUnknownOutcome},
-		"the next connection is refused": {(*storetest.Proxy).CutAndStop, store.ErrUnknownOutcome},
-		"Postgres does not answer":       {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
+		"the next connection works":    {func(p *storetest.Proxy) { p.Cut(1) }, nil},
+		"every connection is lost":     {func(p *storetest.Proxy) { p.Cut(1000) }, store.ErrUnknownOutcome},
+		"the next connection is reset": {(*storetest.Proxy).CutAndStop, store.ErrUnknownOutcome},
+		"Postgres does not answer":     {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -126,10 +126,11 @@ func (p *Problem) byProxy() bool {
 
 // passes reports whether the same request may be accepted soon.
 func (p *Problem) passes() bool {
-	return p.Code != "QUOTA_EXCEEDED" && (p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.withoutAPI())
+	return p.Code != "QUOTA_EXCEEDED" && (p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.proxyPasses())
 }
 
-// withoutAPI reports whether a proxy got no answer from the api. Its other statuses may last, such as those of a wrong API_URL.
-func (p *Problem) withoutAPI() bool {
+// proxyPasses reports whether a proxy answered with a status that mostly means that the api is being restarted. Others may last, such
+// as those of a wrong API_URL.
+func (p *Problem) proxyPasses() bool {
 	return p.byProxy() && p.Status >= http.StatusBadGateway && p.Status <= http.StatusGatewayTimeout
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -75,11 +76,12 @@ func (x *examination) addWeak(weak []string) {
 // for the least pools of a pooler, as in OPERATIONS.md. The pooler's own limits are not visible here.
 func (x *examination) connections(alive []process) {
 	const api, pooledAPI = 32, 20 // cmd/api: of 20, a company's requests may hold 16
+	const leastBefore = 8         // of a process of an earlier release, which does not report it
 	available := x.server.MaxConnections - x.server.ReservedConnections
 	wanted, least := api, pooledAPI
 	for _, p := range alive {
 		wanted += p.Connections
-		least += p.LeastConnections
+		least += cmp.Or(p.LeastConnections, leastBefore)
 	}
 	switch pooled, _ := strconv.ParseBool(x.value("DATABASE_POOLED")); {
 	case pooled && least > available:

@@ -155,7 +155,7 @@ func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.
 	for _, w := range waiting {
 		found.Earliest, found.DueIn = w.Earliest, min(time.Duration(w.DueIn)*time.Millisecond, age)
 		if w.Due {
-			found.Long = append(found.Long, w.LongEnqueued)
+			found.Long, found.DueIn = append(found.Long, w.LongEnqueued), 0 // also of a row from the future
 		}
 	}
 	return found, nil

@@ -89,6 +89,10 @@ type connection struct {
 func (p *Proxy) forward(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	p.awaitThaw()
+	if p.Stopped() {
+		reset(client)
+		return
+	}
 	var dialer net.Dialer
 	server, err := dialer.DialContext(ctx, "tcp", p.upstream)
 	if err != nil {
@@ -97,9 +101,7 @@ func (p *Proxy) forward(ctx context.Context, client net.Conn) {
 	defer server.Close()
 	c := &connection{client: client, server: server}
 	if !p.keep(c) {
-		if tcp, ok := client.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // Close sends RST
-		}
+		reset(client)
 		return
 	}
 	go p.forwardAnswers(c)
@@ -114,6 +116,13 @@ func (p *Proxy) forward(ctx context.Context, client net.Conn) {
 		if _, err := server.Write(b[:n]); err != nil {
 			return
 		}
+	}
+}
+
+// reset makes Close send RST.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
 	}
 }
 

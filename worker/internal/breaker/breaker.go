@@ -210,7 +210,7 @@ func (b *Breaker) open(c Call, f *provider.Failure) (done breakerstore.Opened) {
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
-	case done.Probing && c.Pass.Probe && f.Outcome == provider.Park && !f.Ambiguous:
+	case done.Probing && c.Pass.Probe && f.Outcome == provider.Park && !f.Ambiguous && !f.Withheld:
 		// If another process closes the breaker, the rejection was this one's own. A failed connection or response proves less:
 		// an outage that ends has a last failed probe too.
 		b.suspension.concerned(c.Pass.Openings, time.Now())

@@ -202,7 +202,8 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover dispatch.Retu
 	err = r.enqueued.scan(func(from time.Time) (earliest time.Time, err error) {
 		since = from
 		start := time.Now()
-		if page, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since); err == nil {
+		page, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
+		if err == nil && since.IsZero() { // with a bound it says nothing about emails before that
 			r.noneLong = start.Add(page.DueIn)
 		}
 		return page.Earliest, err

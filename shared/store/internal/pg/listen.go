@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lib/pq"
@@ -47,6 +48,8 @@ type Subscription struct {
 	conn       net.Conn // the latest
 	connected  bool
 	subscribed bool // LISTEN has succeeded: after a new connection lib/pq repeats it before it reports the connection
+
+	failed atomic.Bool // it is logged that the first connection cannot be made, or it was made
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -150,8 +153,8 @@ func (s *Subscription) run(ctx context.Context) {
 	}
 }
 
-// subscribe repeats LISTEN until it succeeds: a hot standby refuses it until it is promoted, and lib/pq itself repeats
-// only a LISTEN that has succeeded. Listen also returns nil if the connection breaks meanwhile; lib/pq then repeats the
+// subscribe repeats LISTEN until it succeeds: with target_session_attrs=any, a hot standby refuses it until it is promoted, and
+// lib/pq itself repeats only a LISTEN that has succeeded. Listen also returns nil if the connection breaks meanwhile; lib/pq then repeats the
 // LISTEN, and Ping fails until it has.
 func (s *Subscription) subscribe(ctx context.Context, listener *pq.Listener) {
 	pause := firstReconnect
@@ -225,7 +228,12 @@ func (s *Subscription) report(event pq.ListenerEventType, err error) {
 	case pq.ListenerEventDisconnected:
 		s.update(func() { s.connected = false })
 		s.logPolling(err)
+	case pq.ListenerEventConnectionAttemptFailed:
+		if s.failed.CompareAndSwap(false, true) { // logged once
+			s.logPolling(err)
+		}
 	case pq.ListenerEventConnected, pq.ListenerEventReconnected:
+		s.failed.Store(true) // a failure after this one follows ListenerEventDisconnected
 		s.update(func() { s.connected = true })
 	}
 }
