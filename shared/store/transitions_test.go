@@ -103,6 +103,9 @@ func TestEmail_RandomTransitions(t *testing.T) {
 				m.ahead = false
 			},
 			"time passes": func(*rapid.T) {
+				if m.noDeadline() && m.status.Claimable() {
+					return // ten years do not pass
+				}
 				run(t, d, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, m.id)
 				m.over = true
 			},

@@ -298,6 +298,7 @@ func TestLoad_MissingFile(t *testing.T) {
 		"gone for four minutes":  {missing: since(4 * time.Minute), bucket: objects{}, delay: time.Minute},
 		"gone for long":          {missing: since(missingTime), bucket: objects{}},
 		"damaged for long":       {missing: since(time.Hour), bucket: objects{key: []byte("<html>")}},
+		"gone, an old record":    {missing: since(2 * time.Hour), bucket: objects{}, delay: missingDelay, marked: 1},
 		"there":                  {bucket: whole, delay: -1},
 		"back":                   {missing: since(time.Hour), bucket: whole, delay: -1, cleared: 1},
 		"access denied for long": {missing: since(time.Hour), bucket: objects{key: nil}, delay: -2},

@@ -32,6 +32,9 @@ func (e *MissingError) Error() string { return e.reason }
 // An email waits as long as its file has been missing: 50,000 emails with one file are not tried again and again.
 func (l *Loader) missing(ctx context.Context, company uuid.UUID, a file.Attachment, reason string) error {
 	age, known := a.MissingFor()
+	if age > file.MarkedFor {
+		age, known = 0, false
+	}
 	if !known {
 		if err := l.store.MarkMissing(ctx, company, a.FileID); err != nil {
 			return err

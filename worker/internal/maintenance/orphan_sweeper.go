@@ -220,13 +220,18 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 	return nil
 }
 
-// begun returns when the upload of an object began. Its id has that time by Postgres's clock, which is the dispatcher's too: the clock
-// of the storage may be hours behind. Ids of other versions are not the api's.
+// begun returns when an object came into the storage: when its upload began, or when it was copied there. Its id has the time of the
+// upload by Postgres's clock, which is the dispatcher's too: the clock of the storage may be hours behind. Ids of other versions are
+// not the api's.
 func begun(id uuid.UUID, o blob.Object) time.Time {
 	if id.Version() != 7 {
 		return o.ModTime
 	}
-	return time.Unix(id.Time().UnixTime())
+	uploaded := time.Unix(id.Time().UnixTime())
+	if o.ModTime.After(uploaded) {
+		return o.ModTime
+	}
+	return uploaded
 }
 
 func idIn(pattern *regexp.Regexp, key string) (id uuid.UUID, ours bool) {

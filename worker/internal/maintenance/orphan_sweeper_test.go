@@ -69,14 +69,15 @@ func TestOrphanSweeper(t *testing.T) {
 		put(fmt.Sprintf("mailings/%s/%s.csv.bak", company, uuid.New()), old),
 		put(fmt.Sprintf("elsewhere/%s/%s.csv", company, uuid.New()), old),
 		put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), old),
-		put(file(company, uuidv7.New()), 4*time.Hour), // by the clock of a storage that is hours behind
-		put(file(company, uuid.New()), old),           // cannot be deleted
+		put(file(company, uuidv7.New()), 4*time.Hour),  // by the clock of a storage that is hours behind
+		put(file(company, madeBefore(3*time.Hour)), 0), // copied there just now
+		put(file(company, uuid.New()), old),            // cannot be deleted
 	}
 	gone := []string{put(fmt.Sprintf("mailings/%s/%s.csv.18a.tmp", company, uuid.New()), 25*time.Hour)}
 	deleted := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.ID = madeBefore(old) }) // its file was stored again after retention had deleted it
 	d.Run(t, `UPDATE mailings SET file_deleted_at = now() WHERE id = $1`, deleted)
 	gone = append(gone, put(file(company, deleted), old))
-	gone = append(gone, put(file(company, madeBefore(old)), 0))
+	gone = append(gone, put(file(company, madeBefore(2*time.Hour)), old))
 	for range 1100 { // more than two batches
 		gone = append(gone, put(file(company, uuid.New()), old))
 	}

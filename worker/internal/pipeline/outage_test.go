@@ -153,6 +153,26 @@ func TestOutage_OneFailingEmailDoesNotOpen(t *testing.T) {
 	}
 }
 
+// An email that is not sent as a whole uses up no tries, because another try cannot double it, and does not open the breaker.
+func TestOutage_IncompleteRequests(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	id := b.Accept(t, b.company, nil)
+	const n = email.MaxAttempts + 2
+	b.sender.fail(n, provider.Failure{Outcome: provider.Retry, Code: "NETWORK_ERROR", Category: provider.TransientError, Outage: true, Incomplete: true})
+	for i := range n {
+		_ = b.handle(t, id)
+		b.expect(t, id, email.RetryScheduled, i+1, i+1)
+	}
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, id, email.Sent, n+1, n)
+	if g := b.breakerRow(t); g.IsOpen || g.Openings != 0 {
+		t.Errorf("circuit breaker = %+v", g)
+	}
+}
+
 // The breaker opens during a call: its unknown outcome stays unknown and does not count as a try.
 func TestOutage_UnknownInFlight(t *testing.T) {
 	t.Parallel()

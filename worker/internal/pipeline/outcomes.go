@@ -56,6 +56,11 @@ func (o *outcomes) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 			a.throttles++
 		}
 	}
+	if f.Incomplete && f.Outcome == provider.Retry && !a.excused {
+		// It was not sent, so another try does no harm: a slow way out costs time and no tries. The deadline ends it.
+		a.excused = true
+		a.throttles++
+	}
 	switch f.Outcome {
 	case provider.Failed, provider.Unreadable:
 		return o.fail(log, a, f)

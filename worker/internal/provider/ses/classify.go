@@ -74,13 +74,22 @@ func classify(err error, r request) *provider.Failure {
 	if isCredentialsError(err) {
 		return failure(provider.Park, codeCredentialsMissing, provider.ConfigurationError, err)
 	}
+	f := classifyAnswer(err, r)
+	if r.partial { // whatever answered, SES has not accepted it
+		f.Incomplete = f.Outage
+		if f.Outcome == provider.Unknown {
+			f.Outcome = provider.Retry
+		}
+	}
+	return f
+}
+
+func classifyAnswer(err error, r request) *provider.Failure {
 	if a, ok := answerOf(err); ok {
 		a.request = r
 		return a.classify()
 	}
-	f := classifySilence(err, r.complete)
-	f.Incomplete = f.Outage && r.partial
-	return f
+	return classifySilence(err, r.complete)
 }
 
 // classifySilence classifies calls without a response. SES has not accepted a request that was not sent as a whole; of one that may

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +67,23 @@ func silent() []outcome {
 				return cancelWhen(t, func() bool { return e.seen.Load() > 0 })
 			},
 		},
+		{
+			name: "refused within the request", html: large, want: incomplete(retries("SES_INTERNAL_ERROR", provider.TransientError)), requests: 1,
+			at: func(t *testing.T) endpoint {
+				return partly(func(c net.Conn) {
+					io.WriteString(c, "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
+					<-t.Context().Done()
+				})(t)
+			},
+		},
+		{
+			name: "suspended machine within the request", html: large, want: unspent, requests: 1,
+			at: partly(func(c net.Conn) {
+				_ = c.(*net.TCPConn).SetReadBuffer(1 << 20)
+				io.Copy(io.Discard, c)
+			}),
+			context: func(t *testing.T, e endpoint) context.Context { return suspendedLater{t.Context(), e.seen} },
+		},
 		{name: "closed after a large request", at: reads(func(net.Conn) {}), html: large, want: lost, requests: 1},
 		{name: "large, no connection", at: closed, html: large, want: network},
 		{
@@ -121,6 +140,19 @@ func silent() []outcome {
 
 // large is more than the socket buffers of a connection take.
 const large = 16 << 20
+
+// suspendedLater is a suspendedContext from the time when the server has seen a part of the request.
+type suspendedLater struct {
+	context.Context
+	seen *atomic.Int32
+}
+
+func (c suspendedLater) Deadline() (time.Time, bool) {
+	if c.seen.Load() == 0 {
+		return time.Now().Add(5 * time.Second), true // earlier than that of the call
+	}
+	return suspendedContext{}.Deadline()
+}
 
 // suspendedContext is the context of a call during which the machine was suspended: the wall clock is beyond its deadline, which
 // the monotonic clock has not reached.

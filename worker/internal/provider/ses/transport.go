@@ -69,14 +69,15 @@ const (
 	smallBody = oneWrite - 2<<10
 )
 
-// errSuspended is the error of a call that was not made because the machine was suspended. It was cancelled on our side.
-var errSuspended = fmt.Errorf("the machine was suspended during the call, before it had a connection: %w", context.Canceled)
+// errSuspended is the error of a call whose request was not sent, or not as a whole, because the machine was suspended. It was
+// cancelled on our side.
+var errSuspended = fmt.Errorf("the machine was suspended during the call, before the request was sent: %w", context.Canceled)
 
 // Do makes one round trip. The trace is attached here, not to the context given to the SDK: that
 // context is also used for the calls that fetch credentials, whose connections are irrelevant.
 //
-// If the machine was suspended until after the deadline of the call, its connection is closed before anything is written: the
-// lease of the email may be over.
+// If the machine was suspended until after the deadline of the call, its connection is closed before anything is written, and the rest
+// of a large body is not sent: the lease of the email may be over.
 func (t transport) Do(r *http.Request) (*http.Response, error) {
 	if err := inMemory(r); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 		return t.http.RoundTrip(r)
 	}
 	if r.ContentLength > smallBody {
-		c.body = &upload{ReadCloser: r.Body, left: r.ContentLength}
+		c.body = &upload{ReadCloser: r.Body, left: r.ContentLength, suspended: func() bool { return suspendedIn(r.Context()) }}
 		r.Body = c.body
 	}
 	suspended := false

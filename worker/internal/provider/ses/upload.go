@@ -11,6 +11,7 @@ import (
 // signature is that of the whole body.
 type upload struct {
 	io.ReadCloser
+	suspended func() bool // the machine was suspended until after the deadline of the call
 
 	mu    sync.Mutex // net/http reads in a goroutine, which a call that has returned may leave behind
 	left  int64      // bytes that were not read
@@ -23,8 +24,11 @@ var errEnded = errors.New("the call has ended")
 func (u *upload) Read(p []byte) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended {
+	switch {
+	case u.ended:
 		return 0, errEnded
+	case u.suspended():
+		return 0, errSuspended
 	}
 	n, err := u.ReadCloser.Read(p)
 	u.left -= int64(n)
