@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/store/tenant"
@@ -47,7 +48,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := tenant.APIKey{KeyID: "key1", CompanyID: company.ID, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
-	open, gone := d.Accept(t, company.ID, nil), giveUp(t, d, company.ID, nil)
+	open, waiting, gone := d.Accept(t, company.ID, nil), d.Accept(t, company.ID, nil), giveUp(t, d, company.ID, nil)
 	retried := letterOf(t, d, gone)
 	other := giveUp(t, d, company.ID, nil)
 	id := company.ID
@@ -78,6 +79,9 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, "gate.hold", nil, "", "{}"},
 		{func(by audit.Operator) error { return s.ReleaseBreaker(ctx, by) }, "gate.release", nil, "", "{}"},
 		{func(by audit.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
+		{func(by audit.Operator) error {
+			return s.CancelEmails(ctx, by, []uuid.UUID{waiting}, func(uuid.UUID, outbox.Advanced) {})
+		}, "email.cancel", &id, "", `"emails": 1`},
 		{func(by audit.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
 		{func(by audit.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
 		{

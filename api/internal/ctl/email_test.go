@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/storetest"
 )
 
 // shownEmail has exactly the fields that email show --json may print.
@@ -157,5 +159,80 @@ func TestEmailShow_BeforeAnyWorker(t *testing.T) {
 	o.decode(t, &shown, "email", "show", id.String())
 	if shown.Status != email.Pending || shown.NextAttemptAt == nil || shown.Events == nil || len(shown.Events) != 0 || shown.Tags == nil {
 		t.Errorf("shown: %+v", shown)
+	}
+}
+
+// An operator cancels the emails of a list, of any companies, in groups. A repeated command changes nothing.
+func TestEmail_CancelList(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	acme, beta := storetest.Ask[uuid.UUID](t, d, "SELECT id FROM companies"), d.Company(t)
+	accept := func(company uuid.UUID) string { return d.Accept(t, company, nil).String() }
+	lines := []string{"\t" + accept(beta) + "\r", ""}
+	for range 260 { // more than a group
+		lines = append(lines, accept(acme))
+	}
+	cancelled, sent, held, unknown := accept(acme), accept(acme), accept(acme), uuid.NewString()
+	by.must(t, "email", "cancel", cancelled, "--reason", "alone")
+	exec(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = $1`, sent)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, held); err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Join(append(lines, cancelled, sent, held, lines[2], unknown), "\n")
+
+	count := func() int {
+		return storetest.Ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'`)
+	}
+	for _, wrong := range []struct {
+		as          operator
+		stdin, want string
+	}{
+		{by, list + "\n" + cancelled + "|\n", `line 268: "` + cancelled + `|" is not an email id`},
+		{by, list + "\n" + strings.Repeat("x", 64<<10), "line 268 is too long"},
+		{tenant, list, "only operators cancel"},
+	} {
+		wrong.as.stdin = wrong.stdin
+		if got := wrong.as.run(t, "email", "cancel", "-", "--reason", "x"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, wrong.want) || count() != 1 {
+			t.Errorf("%+v, want %s", got, wrong.want)
+		}
+	}
+
+	type summary struct {
+		Emails, Cancelled, AlreadyCancelled int
+		NotCancelled                        map[string]int
+	}
+	left := map[string]int{"SENT": 1, "LOCKED": 1, "NOT_FOUND": 1}
+	by.stdin = list
+	for _, want := range []summary{{265, 261, 1, left}, {265, 0, 262, left}} {
+		got := by.run(t, "email", "cancel", "-", "--reason", "sent before", "--json")
+		var s summary
+		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || got.code != ctl.ExitFailed || count() != 262 {
+			t.Fatalf("%+v, %v, %d are cancelled", got, err, count())
+		}
+		if diff := cmp.Diff(want, s); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, line := range []string{sent + " is SENT\n", held + " is LOCKED\n", unknown + " is NOT_FOUND\n", "3 emails were not cancelled"} {
+			if !strings.Contains(got.stderr, line) {
+				t.Errorf("standard error lacks %q: %s", line, got.stderr)
+			}
+		}
+	}
+	by.stdin = ""
+	if text := by.must(t, "email", "cancel", "-", "--reason", "x"); text != "0 of 0 emails were cancelled.\n" {
+		t.Error(text)
+	}
+
+	// Each commit has an entry for each company.
+	entries := storetest.Ask[string](t, d, `SELECT string_agg(n, ' ' ORDER BY n) FROM (
+		SELECT CASE company_id WHEN '`+acme.String()+`' THEN 'acme ' ELSE 'beta ' END || sum((details ->> 'emails')::int) || ' in ' || count(*) AS n
+		FROM operator_audit WHERE action = 'email.cancel' AND reason = 'sent before' AND subject IS NULL GROUP BY company_id) t`)
+	if entries != "acme 260 in 2 beta 1 in 1" {
+		t.Error(entries)
 	}
 }

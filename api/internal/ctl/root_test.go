@@ -168,6 +168,7 @@ func TestUsage(t *testing.T) {
 		{"dlq discard 42", "--reason is missing"},
 		{"email cancel " + noID, "--reason must not be empty"},
 		{"email cancel 42 --reason x", `"42" is not an email id`},
+		{"email cancel - --as operator", "--reason must not be empty"},
 		{"email cancel 42 --as god", `--as "god" must be operator or tenant`},
 		{"email cancel 42 --as tenant", "API_KEY is not set"},
 		{"email list", "--company is required: run"},

@@ -73,24 +73,38 @@ var ErrUnchanged = errors.New("nothing to change")
 // from which the entry is written. If change returns ErrUnchanged, Apply writes no entry and returns
 // false.
 func Apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
-	changed, err = apply(ctx, db, by, a, change)
+	return ApplyAll(ctx, db, by, func(tx *sqlx.Tx) ([]Change, error) {
+		done := a // a copy: a repeated attempt starts from a again
+		err := change(tx, &done)
+		return []Change{done}, err
+	})
+}
+
+// ApplyAll is Apply for a change that needs several entries, such as one for each company: change returns them.
+func ApplyAll(ctx context.Context, db *pg.DB, by Operator, change func(tx *sqlx.Tx) ([]Change, error)) (changed bool, err error) {
+	changed, err = apply(ctx, db, by, change)
 	if changed && by.Committed != nil {
 		*by.Committed = true
 	}
 	return changed, err
 }
 
-func apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
+func apply(ctx context.Context, db *pg.DB, by Operator, change func(tx *sqlx.Tx) ([]Change, error)) (changed bool, err error) {
 	if by.Name == "" {
-		return false, fmt.Errorf("%s: %w", a.Action, errNoOperator)
+		return false, errNoOperator
 	}
 	_, err = pg.Repeat(func() ([]struct{}, error) {
-		done := a // a copy: a repeated attempt starts from a again
 		return nil, db.InTx(ctx, func(tx *sqlx.Tx) error {
-			if err := change(tx, &done); err != nil {
+			changes, err := change(tx)
+			if err != nil {
 				return err
 			}
-			return writeChange(ctx, tx, by, done)
+			for _, a := range changes {
+				if err := writeChange(ctx, tx, by, a); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	})
 	if errors.Is(err, ErrUnchanged) {
@@ -145,7 +159,7 @@ func MustChange(changed bool, err error) error {
 
 // Record writes an audit entry for an action without a change in the same commit.
 func Record(ctx context.Context, db *pg.DB, by Operator, a Change) error {
-	_, err := apply(ctx, db, by, a, func(*sqlx.Tx, *Change) error { return nil })
+	_, err := apply(ctx, db, by, func(*sqlx.Tx) ([]Change, error) { return []Change{a}, nil })
 	return err
 }
 

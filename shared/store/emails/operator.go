@@ -1,7 +1,9 @@
 package emails
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,9 +21,62 @@ import (
 // CancelEmail cancels an email that no worker has claimed. If it is too late, Applied is false, Status is the reason,
 // and no audit entry is written.
 func (s *Store) CancelEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID) (outbox.Advanced, error) {
-	return s.moveEmail(ctx, by, audit.Change{Action: "email.cancel", Company: company, Subject: id.String()}, outbox.Transition{
+	return s.moveEmail(ctx, by, audit.Change{Action: cancelAction, Company: company, Subject: id.String()}, cancellation(by, id))
+}
+
+const cancelAction = "email.cancel"
+
+func cancellation(by audit.Operator, id uuid.UUID) outbox.Transition {
+	return outbox.Transition{
 		ID: id, Guard: outbox.GuardOpen, Status: email.Cancelled, Events: []email.Event{operatorEvent(by, email.EventCancelled)},
-	})
+	}
+}
+
+// CancelEmails is CancelEmail for different emails of any companies. Each group of up to pg.GroupRows has a commit of its
+// own, with one audit entry for each company. It does not wait for emails that another transaction has locked. It calls
+// done for each email when its group is committed: with Locked, or Status "" for an email whose row is not stored. An
+// error leaves the groups after it unchanged, and a repeated call continues there.
+func (s *Store) CancelEmails(ctx context.Context, by audit.Operator, ids []uuid.UUID, done func(id uuid.UUID, moved outbox.Advanced)) error {
+	sorted := slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	for group := range slices.Chunk(sorted, pg.GroupRows) {
+		var moved []outbox.Advanced
+		_, err := audit.ApplyAll(ctx, s.db, by, func(tx *sqlx.Tx) (entries []audit.Change, err error) {
+			moved, entries, err = cancelGroup(ctx, tx, by, group)
+			return entries, err
+		})
+		if err != nil {
+			return pg.Wrap(cancelAction, err)
+		}
+		for i, id := range group {
+			done(id, moved[i])
+		}
+	}
+	return nil
+}
+
+func cancelGroup(ctx context.Context, tx *sqlx.Tx, by audit.Operator, ids []uuid.UUID) ([]outbox.Advanced, []audit.Change, error) {
+	ts := make([]outbox.Transition, len(ids))
+	for i, id := range ids {
+		ts[i] = cancellation(by, id)
+	}
+	moved, err := outbox.AdvanceFreeIn(ctx, tx, ts)
+	if err != nil {
+		return nil, nil, err
+	}
+	cancelled := map[uuid.UUID]int{}
+	for _, m := range moved {
+		if m.Applied {
+			cancelled[m.CompanyID]++
+		}
+	}
+	if len(cancelled) == 0 {
+		return moved, nil, audit.ErrUnchanged
+	}
+	var entries []audit.Change
+	for company, n := range cancelled {
+		entries = append(entries, audit.Change{Action: cancelAction, Company: company, Details: map[string]any{"emails": n}})
+	}
+	return moved, entries, nil
 }
 
 // ReplayEmail gives an email that FAILED, EXPIRED or was CANCELLED a new budget of attempts and a deadline in ttl from

@@ -67,14 +67,22 @@ func AdvanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 // AdvanceAllIn applies transitions of different emails in the caller's transaction, and waits for each lock at most as
 // long as wait. If the statement loses a race with another transaction, the caller must repeat its whole transaction.
 func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
-	ready := make([]Transition, len(ts))
-	for i, t := range ts {
-		var err error
-		if ready[i], err = t.encoded(); err != nil {
-			return nil, err
-		}
+	ready, err := encodeAll(ts)
+	if err != nil {
+		return nil, err
 	}
 	return advanceAllIn(ctx, tx, ready, wait)
+}
+
+// AdvanceFreeIn is AdvanceAllIn without a wait for emails that another transaction has locked: these are Locked.
+func AdvanceFreeIn(ctx context.Context, tx *sqlx.Tx, ts []Transition) ([]Advanced, error) {
+	ready, err := encodeAll(ts)
+	if err != nil {
+		return nil, err
+	}
+	return advance(ready, advanceArguments(advanceParameters, ready, LockWait), func(rows any, columns []any) error {
+		return pg.Translate(tx.SelectContext(ctx, rows, sql.Advance, columns...))
+	})
 }
 
 // advanceAllIn is AdvanceAllIn for encoded transitions.

@@ -17,15 +17,9 @@ import (
 // AdvanceAll returns ErrAggregateBusy after LockWait (4 s), or pg.ErrBusy at once if too many other requests wait
 // already. Nothing was changed then.
 func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
-	encoded := make([]Transition, len(ts))
-	for i, t := range ts {
-		var err error
-		if encoded[i], err = t.encoded(); err != nil {
-			return nil, err
-		}
-	}
-	if len(ts) == 0 {
-		return nil, nil
+	encoded, err := encodeAll(ts)
+	if err != nil || len(ts) == 0 {
+		return nil, err
 	}
 	all, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
 		for some := range slices.Chunk(encoded, pg.GroupRows) {

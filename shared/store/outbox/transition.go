@@ -110,6 +110,17 @@ func (t Transition) encoded() (Transition, error) {
 	return t, nil
 }
 
+func encodeAll(ts []Transition) ([]Transition, error) {
+	all := make([]Transition, len(ts))
+	for i, t := range ts {
+		var err error
+		if all[i], err = t.encoded(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // waits returns where the email waits for its due time: "outbox" for the dispatcher or another loop, "queue" with a
 // task that runs then, or "" if its status has no due time and next_at stays unchanged.
 func (t *Transition) waits() string {

@@ -68,7 +68,7 @@ func withAdvice(err error, committed bool) error {
 		return fmt.Errorf("the change was committed, but its result cannot be shown: %s (is Postgres running? do not repeat the command)", text)
 	case errors.Is(err, store.ErrNotMigrated):
 		return fmt.Errorf("%s (run `migrate up` with the same DATABASE_URL)", text)
-	case errors.Is(err, store.ErrUnavailable) && errors.Is(err, ErrUnfinished):
+	case store.IsOutage(err) && errors.Is(err, ErrUnfinished):
 		return fmt.Errorf("%s (is Postgres running?)", text)
 	case errors.Is(err, store.ErrUnavailable):
 		return fmt.Errorf("%s (is Postgres running? nothing was changed)", text)
