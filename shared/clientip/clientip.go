@@ -20,6 +20,16 @@ func (p *Proxies) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Networks is a setting with networks and addresses separated by commas.
+type Networks []netip.Prefix
+
+// UnmarshalText parses networks and addresses separated by commas.
+func (n *Networks) UnmarshalText(text []byte) error {
+	networks, err := ParseNetworks(string(text))
+	*n = networks
+	return err
+}
+
 // ParseNetworks parses CIDRs (10.0.0.0/8, 2001:db8::/32) and single addresses separated by commas.
 // Bits after the prefix must be 0: 10.1.2.3/8 is usually a mistake.
 func ParseNetworks(text string) ([]netip.Prefix, error) {

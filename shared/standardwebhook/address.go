@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"email-gateway/shared/clientip"
 )
 
 // refusedNetworks are the networks, besides private and special ones that netip recognizes, that an
@@ -58,31 +60,50 @@ var (
 	ErrURL      = errors.New("must be an absolute https:// URL with a host, at most 2048 characters, without user, password and fragment")
 	ErrHTTPS    = errors.New("must begin with https://")
 	ErrPrivate  = errors.New("must have a public address: private, loopback, link-local and other special addresses are refused")
+	ErrRefused  = errors.New("must not have an address in a network that the operator of this gateway refuses")
 	errNotASCII = fmt.Errorf("%w, in ASCII: write an international host name as xn--…", ErrURL)
 )
 
+// Policy says which URLs and addresses endpoints may have. The zero value permits https:// and public addresses.
+type Policy struct {
+	// AllowPrivate permits http:// and addresses that are not public.
+	AllowPrivate bool
+	// Refused are networks that no endpoint may be in, also if AllowPrivate is set.
+	Refused []netip.Prefix
+}
+
+// CheckAddress returns ErrPrivate or ErrRefused if no endpoint may have the address.
+func (p Policy) CheckAddress(address netip.Addr) error {
+	address = address.Unmap().WithZone("") // a Prefix contains neither mapped addresses nor zones
+	switch {
+	case clientip.Contains(p.Refused, address):
+		return ErrRefused
+	case !p.AllowPrivate && !PublicAddress(address):
+		return ErrPrivate
+	}
+	return nil
+}
+
 // CheckURL checks the URL of an endpoint. The addresses of a host name are checked when the worker
-// connects, because they can change. private permits http:// and every address.
-func CheckURL(text string, private bool) error {
+// connects, because they can change.
+func (p Policy) CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, len(text) > maxURL, u.Opaque != "", u.Hostname() == "", u.User != nil, strings.Contains(text, "#"):
 		return ErrURL
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return errNotASCII
-	case u.Scheme == "http" && !private:
+	case u.Scheme == "http" && !p.AllowPrivate:
 		return ErrHTTPS
 	case u.Scheme != "http" && u.Scheme != "https":
 		return ErrURL
-	case private:
-		return nil
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if !p.AllowPrivate && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
 		return ErrPrivate
 	}
-	if address, err := netip.ParseAddr(host); err == nil && !PublicAddress(address) {
-		return ErrPrivate
+	if address, err := netip.ParseAddr(host); err == nil {
+		return p.CheckAddress(address)
 	}
 	return nil
 }

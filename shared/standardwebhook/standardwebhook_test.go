@@ -60,12 +60,30 @@ func TestCheckURL(t *testing.T) {
 		"https://[::1]/": standardwebhook.ErrPrivate, "https://[::ffff:10.0.0.1]/": standardwebhook.ErrPrivate, "https://169.254.169.254/latest": standardwebhook.ErrPrivate,
 		"https://[fe80::1%25eth0]/": standardwebhook.ErrPrivate,
 	} {
-		if err := standardwebhook.CheckURL(text, false); err != want { //nolint:errorlint // exactly these
+		if err := (standardwebhook.Policy{}).CheckURL(text); err != want { //nolint:errorlint // exactly these
 			t.Errorf("%s: %v, want %v", text, err, want)
 		}
 	}
-	if err := standardwebhook.CheckURL("http://127.0.0.1:9000/", true); err != nil {
+	if err := (standardwebhook.Policy{AllowPrivate: true}).CheckURL("http://127.0.0.1:9000/"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Networks that the operator refuses are refused with and without AllowPrivate, however the URL writes their addresses.
+func TestPolicy_RefusedNetworks(t *testing.T) {
+	t.Parallel()
+	refused := []netip.Prefix{netip.MustParsePrefix("8.8.8.0/24"), netip.MustParsePrefix("2a05:d014::/36"), netip.MustParsePrefix("127.0.0.0/8")}
+	for text, want := range map[string]error{
+		"https://8.8.8.8/": standardwebhook.ErrRefused, "https://[::ffff:8.8.8.8]:8443/": standardwebhook.ErrRefused, "https://8.8.8.8./": standardwebhook.ErrRefused,
+		"https://[2a05:d014:0:1::5]/": standardwebhook.ErrRefused, "https://[2a05:d014::1%25eth0]/": standardwebhook.ErrRefused, "https://127.0.0.1/": standardwebhook.ErrRefused,
+		"https://8.8.4.4/": nil, "https://[2a05:d014:1000::5]/": nil, "https://erp.acme.example/": nil,
+	} {
+		for _, private := range []bool{false, true} {
+			policy := standardwebhook.Policy{AllowPrivate: private, Refused: refused}
+			if err := policy.CheckURL(text); err != want { //nolint:errorlint // exactly these
+				t.Errorf("%s with AllowPrivate %t: %v, want %v", text, private, err, want)
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/waker"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
+	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
@@ -82,7 +83,8 @@ func (p program) params() httpapi.Params {
 		Bucket: p.storage, AttachmentsMax: c.AttachmentsMaxBytes, SpoolDir: c.SpoolDir,
 		Ring: c.CPFCNPJKeys, HashKey: c.CPFCNPJHashKey, PublicURL: c.PublicURL, UnsubscribeKeys: c.UnsubscribeKeys,
 		EmailTTL: c.EmailTTL, MaxAttempts: c.MaxAttempts, HasRabbitMQ: c.RabbitMQURL != "",
-		Events: p.snsVerifier(), Proxies: c.TrustedProxies, WebhookAllowPrivate: c.WebhookAllowPrivate,
+		Events: p.snsVerifier(), Proxies: c.TrustedProxies,
+		WebhookPolicy: standardwebhook.Policy{AllowPrivate: c.WebhookAllowPrivate, Refused: c.WebhookRefusedNetworks},
 	}
 }
 

@@ -3,6 +3,7 @@ package config_test
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestRead_EveryVariable(t *testing.T) {
 		"CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=staging", "LOG_LEVEL=debug", "UNKNOWN=1",
 		"STORAGE_URL=s3://files?region=sa-east-1", "PUBLIC_URL=https://mail.acme.example", "UNSUBSCRIBE_KEY=" + secret,
 		"SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:a,arn:aws-cn:sns:cn-north-1:123456789012:b_-c",
-		"SES_EVENTS_SHA256_ONLY=true", "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005/sim",
+		"SES_EVENTS_SHA256_ONLY=true", "SES_EVENTS_TRUSTED_URL=http://127.0.0.1:8005/sim", "WEBHOOK_REFUSED_NETWORKS=203.0.113.0/24, 2a05:d014::/36",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,8 @@ func TestRead_EveryVariable(t *testing.T) {
 	if c.Addr != ":80" || c.MetricsAddr != "127.0.0.1:9090" || c.RabbitMQURL != "amqp://mq/" || c.EmailTTL != time.Hour ||
 		len(c.CPFCNPJHashKey) != 32 || c.Environment != "staging" || c.LogLevel != "debug" ||
 		c.StorageURL != "s3://files?region=sa-east-1" || c.PublicURL != "https://mail.acme.example" || c.UnsubscribeKeys.Empty() ||
-		len(c.SESEventsTopics) != 2 || !c.SESEventsSHA256Only || c.SESEventsTrustedURL.Path != "/sim" {
+		len(c.SESEventsTopics) != 2 || !c.SESEventsSHA256Only || c.SESEventsTrustedURL.Path != "/sim" ||
+		fmt.Sprint(c.WebhookRefusedNetworks) != "[203.0.113.0/24 2a05:d014::/36]" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -89,6 +91,8 @@ func TestRead_Refuses(t *testing.T) {
 		"SES_EVENTS_TRUSTED_URL": {database, keys, "CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=Production", "SES_EVENTS_TRUSTED_URL=https://ses-sim:8005"},
 		"TRUSTED_PROXIES":        {database, keys, "TRUSTED_PROXIES=10.1.2.3/8"},
 		"API_ADDR":               {database, keys, "API_ADDR=127.0.0.1:99999"},
+
+		"WEBHOOK_REFUSED_NETWORKS": {database, keys, "WEBHOOK_REFUSED_NETWORKS=203.0.113.0/24,vpc"},
 
 		"UNSUBSCRIBE_KEY": {database, keys, "RABBITMQ_URL=amqp://mq/"},
 	} {

@@ -50,6 +50,7 @@ import (
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
+	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -101,9 +102,9 @@ type Params struct {
 	Events *sns.Verifier
 	// Proxies are the proxies whose X-Forwarded-For is trusted.
 	Proxies clientip.Proxies
-	// Webhooks stores webhook endpoints. WebhookAllowPrivate permits http:// and private addresses.
-	Webhooks            webhooks.Store
-	WebhookAllowPrivate bool
+	// Webhooks stores webhook endpoints. WebhookPolicy says which URLs they may have.
+	Webhooks      webhooks.Store
+	WebhookPolicy standardwebhook.Policy
 	// OpenAPI is the document served as /openapi.yaml.
 	OpenAPI string
 }
@@ -202,7 +203,7 @@ func newHandlers(p Params) (h *handlers, err error) {
 	if h.sesEvents, err = sesevents.New(p.Log, p.Events, s.store, p.Registry); err != nil {
 		return nil, err
 	}
-	h.webhooks, err = webhooks.New(webhooks.Params{Store: p.Webhooks, Slots: s.store.Slots, Rules: s.rules, Ring: p.Ring, AllowPrivate: p.WebhookAllowPrivate})
+	h.webhooks, err = webhooks.New(webhooks.Params{Store: p.Webhooks, Slots: s.store.Slots, Rules: s.rules, Ring: p.Ring, Policy: p.WebhookPolicy})
 	return h, err
 }
 

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -136,8 +137,16 @@ func TestWebhooks_Refused(t *testing.T) {
 			}
 		}
 	}
-	open := startOn(t, g.Database, func(p *httpapi.Params) { p.WebhookAllowPrivate = true })
-	open.webhook(t, `{"url": "http://127.0.0.1:9999/"}`)
+	open := startOn(t, g.Database, func(p *httpapi.Params) {
+		p.WebhookPolicy.AllowPrivate, p.WebhookPolicy.Refused = true, []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}
+	})
+	id, _ := open.webhook(t, `{"url": "http://127.0.0.1:9999/"}`)
+	refused := `{"url": "https://10.7.0.9/"}`
+	for _, c := range []call{{Method: http.MethodPost, Path: webhooksPath, Body: refused}, {Method: http.MethodPatch, Path: webhooksPath + "/" + id, Body: refused}} {
+		if r := open.do(t, c); r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, "a network that the operator of this gateway refuses") {
+			t.Errorf("%s: %d %s", c.Method, r.Status, r.Body)
+		}
+	}
 }
 
 // A company can have at most 20 endpoints, also with concurrent requests, and can list only its own.

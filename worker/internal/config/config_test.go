@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"encoding/base64"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store/reputation"
@@ -33,8 +35,9 @@ var (
 	traced         = telemetry.TraceSettings{OTLPEndpoint: "http://collector:4318", OTLPHeaders: "key=hunter2", Sampler: "traceidratio", SamplerArg: 0.01}
 	cpfCNPJKeys    = "CPF_CNPJ_KEYS=a:" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	unsubscribeKey = "UNSUBSCRIBE_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))
-	// cmp cannot read the unexported fields of key rings.
+	// cmp cannot read the unexported fields of key rings and networks.
 	keysAside = cmp.Options{
+		cmpopts.EquateComparable(netip.Prefix{}),
 		cmpopts.IgnoreFields(config.Mailings{}, "UnsubscribeKeys"),
 		cmpopts.IgnoreFields(config.Webhooks{}, "CPFCNPJKeys"),
 	}
@@ -117,7 +120,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
 		"RECIPIENTS_RETRY_TTL_MS=1000", "RECIPIENTS_MAX_RETRIES=2", "RECIPIENTS_BATCH_SIZE=100", "RECIPIENTS_BATCH_TIMEOUT_MS=50",
 		"RECIPIENTS_PROC_CONCURRENCY=4", "RECIPIENTS_BATCH_CONCURRENCY=1",
-		cpfCNPJKeys, "WEBHOOK_ALLOW_PRIVATE=true", "WEBHOOK_CONCURRENCY=8", "WEBHOOK_BACKOFF=1s,2s", "WEBHOOK_PROBE_INTERVAL=3s", "WEBHOOK_DISABLE_AFTER=4s",
+		cpfCNPJKeys, "WEBHOOK_ALLOW_PRIVATE=true", "WEBHOOK_REFUSED_NETWORKS=203.0.113.0/24", "WEBHOOK_CONCURRENCY=8", "WEBHOOK_BACKOFF=1s,2s", "WEBHOOK_PROBE_INTERVAL=3s", "WEBHOOK_DISABLE_AFTER=4s",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318", "OTEL_EXPORTER_OTLP_HEADERS=key=hunter2", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01",
 	})
 	if err != nil {
@@ -139,7 +142,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Recipients: config.Recipients{RetryTTLMS: 1000, MaxRetries: 2, BatchSize: 100, BatchTimeoutMS: 50, ProcConcurrency: 4, BatchConcurrency: 1},
 		Recovery:   config.Recovery{StaleAfter: time.Minute},
 		Webhooks: config.Webhooks{
-			AllowPrivate: true, WebhookConcurrency: 8, WebhookBackoff: email.Backoff{time.Second, 2 * time.Second}, ProbeInterval: 3 * time.Second, DisableAfter: 4 * time.Second,
+			AllowPrivate: true, RefusedNetworks: clientip.Networks{netip.MustParsePrefix("203.0.113.0/24")}, WebhookConcurrency: 8, WebhookBackoff: email.Backoff{time.Second, 2 * time.Second}, ProbeInterval: 3 * time.Second, DisableAfter: 4 * time.Second,
 		},
 		Addr: ":80", Concurrency: 50, Endpoint: "https://127.0.0.1:8005", StorageURL: "file:///srv/mail", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
@@ -179,10 +182,11 @@ func TestMistakes(t *testing.T) {
 		{"set to nothing", dispatcher, []string{"DATABASE_URL=", redis}, []string{"DATABASE_URL: must be set"}},
 		{
 			"unreadable values", worker,
-			[]string{database, redis, "WORKER_CONCURRENCY=ten", "EMAIL_TTL=1 day", "EMAIL_BACKOFF=1s,-5s", "MONITORING_WRITABLE=perhaps"},
+			[]string{database, redis, "WORKER_CONCURRENCY=ten", "EMAIL_TTL=1 day", "EMAIL_BACKOFF=1s,-5s", "MONITORING_WRITABLE=perhaps", "WEBHOOK_REFUSED_NETWORKS=203.0.113.9/24"},
 			[]string{
 				`WORKER_CONCURRENCY: must be a whole number: "ten"`, "EMAIL_TTL: must be a duration such as 250ms",
 				"EMAIL_BACKOFF: must be durations such as 1s,5s,30s", "MONITORING_WRITABLE: must be true or false",
+				`WEBHOOK_REFUSED_NETWORKS: "203.0.113.9/24" has bits set after its prefix; the network is 203.0.113.0/24`,
 			},
 		},
 		{

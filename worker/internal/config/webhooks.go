@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
 	"email-gateway/shared/environment"
 	"email-gateway/shared/keyring"
@@ -17,6 +18,9 @@ type Webhooks struct {
 	// AllowPrivate permits webhook endpoints with http:// and with addresses that are not public: for
 	// tests and closed networks. Set the same for api and worker.
 	AllowPrivate bool `env:"WEBHOOK_ALLOW_PRIVATE" envDefault:"false"`
+	// RefusedNetworks are the comma-separated networks to which the worker makes no connection for a webhook endpoint,
+	// also if WEBHOOK_ALLOW_PRIVATE is set. Set the same for api and worker.
+	RefusedNetworks clientip.Networks `env:"WEBHOOK_REFUSED_NETWORKS"`
 	// WebhookConcurrency is the maximum number of requests to webhook endpoints that one worker has in flight, 4 to
 	// 1024. A company has a quarter of them, and endpoints that are slow or fail have half. Requests slower than 2 s have
 	// places of their own, four times as many.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"syscall"
 	"time"
@@ -82,17 +83,19 @@ func (o Outcome) Throttled() bool {
 // Sender makes attempts. It is safe for concurrent use.
 type Sender struct {
 	client  *http.Client
-	private bool
+	policy  standardwebhook.Policy
 	timeout time.Duration
 }
 
-// SenderParams configure a Sender. Only tests set more than AllowPrivate.
+// SenderParams configure a Sender. Only tests set more than AllowPrivate and RefusedNetworks.
 type SenderParams struct {
 	// AllowPrivate permits http:// and addresses that are not public.
 	AllowPrivate bool
-	Resolver     *net.Resolver  // nil: the system's
-	RootCAs      *x509.CertPool // nil: the system's
-	Timeout      time.Duration  // of an attempt; 0 = 15 s
+	// RefusedNetworks are networks that no request is sent to, also if AllowPrivate is set.
+	RefusedNetworks []netip.Prefix
+	Resolver        *net.Resolver  // nil: the system's
+	RootCAs         *x509.CertPool // nil: the system's
+	Timeout         time.Duration  // of an attempt; 0 = 15 s
 }
 
 // NewSender makes a Sender.
@@ -101,9 +104,10 @@ func NewSender(p SenderParams) *Sender {
 	if timeout == 0 {
 		timeout = attemptTime
 	}
+	policy := standardwebhook.Policy{AllowPrivate: p.AllowPrivate, Refused: p.RefusedNetworks}
 	transport := &http.Transport{
 		Proxy:                  nil, // with a proxy from the environment the dialer could not check addresses
-		DialContext:            newDialer(p.AllowPrivate, p.Resolver).DialContext,
+		DialContext:            newDialer(policy, p.Resolver).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs},
 		TLSHandshakeTimeout:    timeout,
 		ResponseHeaderTimeout:  timeout,
@@ -116,7 +120,7 @@ func NewSender(p SenderParams) *Sender {
 		MaxIdleConnsPerHost: mostConcurrent,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	return &Sender{private: p.AllowPrivate, timeout: timeout, client: &http.Client{
+	return &Sender{policy: policy, timeout: timeout, client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -128,7 +132,7 @@ func (s *Sender) Close() { s.client.CloseIdleConnections() }
 // Send makes one attempt. It returns an error only if ctx has ended: the outcome is then unknown.
 func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	start := time.Now()
-	if standardwebhook.CheckURL(m.URL, s.private) != nil {
+	if s.policy.CheckURL(m.URL) != nil {
 		return Outcome{Code: CodeURL}, nil
 	}
 	trying, cancel := context.WithTimeout(ctx, s.timeout)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -316,5 +318,49 @@ func TestSender_RefusesPrivateAddresses(t *testing.T) {
 	open := webhook.NewSender(webhook.SenderParams{AllowPrivate: true, RootCAs: pool})
 	if o, err := open.Send(t.Context(), webhook.Message{URL: server.URL, ID: "evt_1", Body: []byte("{}")}); err != nil || !o.Delivered || !reached.Load() {
 		t.Errorf("permitted: %+v, %v", o, err)
+	}
+}
+
+// No request reaches a network that the operator refuses, by a name or by a literal address, also if private addresses are permitted.
+func TestSender_RefusedNetworks(t *testing.T) {
+	t.Parallel()
+	reached := atomic.Bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	defer server.Close()
+	address, err := netip.ParseAddrPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := startNames(t, map[string][]string{
+		"loopback.example": {"127.0.0.1"}, "mapped.example": {"::ffff:127.0.0.1"}, "public.example": {"8.8.8.8"}, "subnet.example": {"2a05:d014:0:1::5"},
+	})
+	networks := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("8.8.8.0/24"), netip.MustParsePrefix("2a05:d014::/36")}
+	for _, c := range []struct {
+		private bool
+		host    string
+		code    string
+	}{
+		{true, "loopback.example", webhook.CodeAddressRefused},
+		{true, "mapped.example", webhook.CodeAddressRefused},
+		{true, "127.0.0.1", webhook.CodeURL},
+		{true, "localhost", webhook.CodeAddressRefused},
+		{false, "public.example", webhook.CodeAddressRefused},
+		{false, "subnet.example", webhook.CodeAddressRefused},
+		{false, "8.8.8.8", webhook.CodeURL},
+	} {
+		sender := webhook.NewSender(webhook.SenderParams{AllowPrivate: c.private, RefusedNetworks: networks, Resolver: resolver})
+		scheme := map[bool]string{true: "http", false: "https"}[c.private]
+		url := fmt.Sprintf("%s://%s:%d/", scheme, c.host, address.Port())
+		o, err := sender.Send(t.Context(), webhook.Message{URL: url, ID: "evt_1", Body: []byte("{}")})
+		if err != nil || o.Code != c.code {
+			t.Errorf("%s: %+v, %v, want %s", url, o, err, c.code)
+		}
+	}
+	if reached.Load() {
+		t.Error("a request reached a refused network")
+	}
+	others := webhook.NewSender(webhook.SenderParams{AllowPrivate: true, RefusedNetworks: networks[1:]})
+	if o, err := others.Send(t.Context(), webhook.Message{URL: server.URL, ID: "evt_1", Body: []byte("{}")}); err != nil || !o.Delivered {
+		t.Errorf("in no refused network: %+v, %v", o, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/rules"
+	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store/webhook"
 )
 
@@ -34,7 +35,7 @@ type Store interface {
 	FindReplay(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Replay, error)
 }
 
-// Params are the dependencies of Handlers. All are required except AllowPrivate.
+// Params are the dependencies of Handlers. All are required except Policy.
 type Params struct {
 	Store Store
 	// Slots limits the statements of one company.
@@ -42,8 +43,8 @@ type Params struct {
 	Rules *rules.Rules
 	// Ring encrypts secrets.
 	Ring keyring.Ring
-	// AllowPrivate permits endpoints with http:// and private addresses.
-	AllowPrivate bool
+	// Policy says which URLs endpoints may have.
+	Policy standardwebhook.Policy
 }
 
 // Handlers handle the requests about webhook endpoints.
@@ -52,7 +53,7 @@ type Handlers struct {
 	slots   slots.Slots
 	rules   *rules.Rules
 	ring    keyring.Ring
-	private bool // endpoints may be http:// and private
+	policy  standardwebhook.Policy
 	creates *strictjson.Reader[createRequest]
 	changes *strictjson.Reader[changeRequest]
 	replays *strictjson.Reader[replayRequest]
@@ -73,7 +74,7 @@ func New(p Params) (*Handlers, error) {
 		return nil, fmt.Errorf("prepare replays of webhooks: %w", err)
 	}
 	return &Handlers{
-		store: p.Store, slots: p.Slots, rules: p.Rules, ring: p.Ring, private: p.AllowPrivate,
+		store: p.Store, slots: p.Slots, rules: p.Rules, ring: p.Ring, policy: p.Policy,
 		creates: creates, changes: changes, replays: replays,
 	}, nil
 }

@@ -135,7 +135,7 @@ func (h *Handlers) checkURL(text string, faults *rules.Faults) {
 	if faults.Has("url") {
 		return
 	}
-	if err := standardwebhook.CheckURL(text, h.private); err != nil {
+	if err := h.policy.CheckURL(text); err != nil {
 		faults.Add("url", "INVALID_URL", err.Error())
 	}
 }
