@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -84,6 +85,23 @@ func TestWorkerStopsGracefully(t *testing.T) {
 	group.Wait()
 	s.awaitAll(n, "SENT")
 	s.sentOnce(n)
+}
+
+// The send rate and the state of SES in /health are from the same call, one per worker and minute: AWS limits the calls of an account.
+func TestGetAccount_OncePerMinute(t *testing.T) {
+	t.Parallel()
+	started := time.Now()
+	s := startSystem(t, nil)
+	eventually(t, func() error {
+		if _, answer := s.call(http.MethodGet, "/health", nil, nil); !strings.Contains(string(answer), `"ses":"connected"`) {
+			return fmt.Errorf("/health: %s", answer)
+		}
+		return nil
+	})
+	most := 1 + int64(time.Since(started)/(50*time.Second))
+	if calls := s.ses.Summary().AccountCalls; calls < 1 || calls > most {
+		t.Errorf("%d calls, want at most %d", calls, most)
+	}
 }
 
 // An emulator that many teams use answers 404 to GetAccount, repeats its message ids and closes idle connections

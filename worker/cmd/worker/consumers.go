@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/sesevent"
@@ -32,14 +31,12 @@ func (p program) newConsumers(s sending) (*consumers, error) {
 	emails := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: p.log, Conn: p.conn, Handler: queue.Traced(p.traces.Tracer(), s.emails.Handle), Concurrency: c.MaxConcurrency(), Admission: s.limit,
 	})
-	// AWS allows one such call per second for the whole account.
-	reach := status.Seldom(time.Minute, p.sender.Reach)
 	made := &consumers{
 		emails: emails, all: []service.Named{{Name: "emails", Service: emails}},
 		probes: map[string]status.Probe{
 			"redis":   emails.Ping,
 			"storage": p.storage.PingRead,
-			"ses":     func(ctx context.Context) error { return errors.Join(s.notSuspended(ctx), reach(ctx)) },
+			"ses":     func(ctx context.Context) error { return errors.Join(s.notSuspended(ctx), s.quota.Reach(ctx)) },
 		},
 	}
 	if c.RabbitMQURL != "" {

@@ -52,9 +52,7 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "clock", Service: p.db.NewClock(p.log)},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(mux))},
 		{Name: "status", Service: p.reporter(s, consumers)},
-		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
-			Log: p.log, Pacer: s.pacer, Account: p.sender, Breaker: s.breaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
-		})},
+		{Name: "quota", Service: s.quota},
 		{Name: "circuit breaker", Service: s.breaker.Watch()},
 		{Name: "results", Service: s.emails},
 		{Name: "concurrency", Service: s.limit},

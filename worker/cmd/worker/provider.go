@@ -15,9 +15,9 @@ import (
 // newProvider.
 type emailProvider interface {
 	provider.Sender
-	// Reach returns nil if the provider answers. It may use a rate-limited call: see status.Seldom.
+	// Reach returns nil if the provider answers. It may use the rate-limited call of Limits.
 	Reach(ctx context.Context) error
-	// Limits returns the account's rate and quota.
+	// Limits returns the account's rate and quota, and whether the provider answers.
 	Limits(ctx context.Context) (pace.Limits, error)
 	// Access returns the settings that must be the same for all workers. gatewayctl doctor compares them.
 	Access() map[string]string
@@ -44,5 +44,6 @@ func (p sesProvider) Limits(ctx context.Context) (pace.Limits, error) {
 	account, err := p.Account(ctx)
 	return pace.Limits{
 		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
+		Unreachable: p.Unreachable(account, err),
 	}, err
 }

@@ -21,6 +21,7 @@ type sending struct {
 	emails   *pipeline.Pipeline
 	metrics  *pipeline.Metrics
 	pacer    *pace.Pacer
+	quota    *pace.Quota
 	breaker  *breaker.Breaker
 	database *dbcheck.Check
 	limit    *inflight.Limiter
@@ -34,6 +35,9 @@ func (p program) newSending() sending {
 			Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: p.sender.BreakerCodes(), Reach: p.sender.Reach,
 		}),
 	}
+	s.quota = pace.NewQuota(pace.QuotaParams{
+		Log: p.log, Pacer: s.pacer, Account: p.sender, Breaker: s.breaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
+	})
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
 	s.limit = inflight.New(inflight.Params{
 		Log: p.log, Pacer: s.pacer, Suspension: s.breaker.Suspension(), Database: s.database,

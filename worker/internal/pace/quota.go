@@ -2,8 +2,10 @@ package pace
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +42,8 @@ type Limits struct {
 	SentToday float64 // in the last 24 hours
 	// Refusal is the code with which the account refuses all email; "" if it accepts email.
 	Refusal string
+	// Unreachable is why the provider counts as unreachable; nil if it answers. It is also set if the limits cannot be read.
+	Unreachable error
 }
 
 // Breaker receives whether the account accepts email, before any email is sent.
@@ -67,7 +71,7 @@ type QuotaParams struct {
 
 // NewQuota makes a Quota.
 func NewQuota(p QuotaParams) *Quota {
-	q := &Quota{params: p, metrics: newMetrics(p.Registry, p.Pacer.Rate), now: time.Now}
+	q := &Quota{params: p, metrics: newMetrics(p.Registry, p.Pacer.Rate), now: time.Now, answered: make(chan struct{})}
 	q.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: quotaRetry, RunOnce: q.runOnce})
 	return q
 }
@@ -82,6 +86,20 @@ type Quota struct {
 	asked   time.Time // when the account was last asked
 	known   float64   // the account's last rate; 0 = none
 	read    time.Time // when that was read
+
+	answered    chan struct{}         // closed after the first call
+	unreachable atomic.Pointer[error] // of the last call
+}
+
+// Reach returns nil if the provider answered the last call. It makes no call: the limit of the account holds for all calls
+// of all processes together. It waits for the first one.
+func (q *Quota) Reach(ctx context.Context) error {
+	select {
+	case <-q.answered:
+		return *q.unreachable.Load()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Start reads the account before it returns, and then every minute.
@@ -119,6 +137,12 @@ func (q *Quota) runOnce(ctx context.Context) (bool, error) {
 func (q *Quota) ask(ctx context.Context) {
 	q.asked = q.now()
 	limits, err := q.params.Account.Limits(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return // the process stops
+	}
+	if q.unreachable.Swap(&limits.Unreachable) == nil {
+		close(q.answered)
+	}
 	if err == nil {
 		q.params.Breaker.Account(ctx, limits.Refusal)
 	}

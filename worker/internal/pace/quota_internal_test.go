@@ -111,3 +111,118 @@ func TestQuota_CallsSpread(t *testing.T) {
 		}
 	})
 }
+
+// switched is an account that answers or not, as the test sets it. Its calls are counted.
+type switched struct {
+	mu    sync.Mutex
+	calls int
+	limit Limits
+	err   error
+}
+
+func (s *switched) Limits(context.Context) (Limits, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	return s.limit, s.err
+}
+
+func (s *switched) set(limit Limits, err error) (calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit, s.err = limit, err
+	calls, s.calls = s.calls, 0
+	return calls
+}
+
+// Whether the provider answers is the result of the calls that read the limits, one per minute: asking for it makes no further
+// call. An outage is known after a minute and a round of the loop, its end after two rounds.
+func TestQuota_Reach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fine, down := Limits{PerSecond: 14, PerDay: 200}, errors.New("connection refused")
+		account := &switched{limit: fine}
+		quota := NewQuota(QuotaParams{
+			Log: slog.New(slog.DiscardHandler), Pacer: New(nil, 1), Account: account, Breaker: noBreaker{},
+			Peers:    func(context.Context) (int, error) { return 1, nil },
+			Registry: prometheus.NewRegistry(), Fallback: 100,
+		})
+		early, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := quota.Reach(early); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before the first call: %v", err)
+		}
+		if err := quota.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		// reached waits until the answer is as wanted, for at most a time, and then checks that it stays so.
+		reached := func(name string, want error, within time.Duration) {
+			t.Helper()
+			started := time.Now()
+			for !errors.Is(quota.Reach(t.Context()), want) {
+				if time.Since(started) > within {
+					t.Fatalf("%s: %v after %s, want %v", name, quota.Reach(t.Context()), within, want)
+				}
+				<-time.After(time.Second)
+			}
+			for range 60 {
+				<-time.After(5 * time.Second)
+				if err := quota.Reach(t.Context()); !errors.Is(err, want) {
+					t.Fatalf("%s: %v, want %v", name, err, want)
+				}
+			}
+		}
+		reached("answers", nil, 0)
+		if calls := account.set(Limits{Unreachable: down}, down); calls < 4 || calls > 6 {
+			t.Errorf("%d calls in five minutes", calls)
+		}
+		reached("outage", down, quotaInterval+quotaRetry+quotaJitter)
+		account.set(Limits{}, errors.New("403"))
+		reached("answers, but not with limits", nil, 2*quotaRetry+quotaJitter)
+		account.set(Limits{Unreachable: down}, down)
+		reached("outage again", down, 2*quotaRetry+quotaJitter)
+		account.set(fine, nil)
+		reached("answers again", nil, 2*quotaRetry+quotaJitter)
+		if err := quota.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// hanging answers its second call only when the call's context ends.
+type hanging struct {
+	calls   int
+	waiting chan struct{}
+}
+
+func (h *hanging) Limits(ctx context.Context) (Limits, error) {
+	if h.calls++; h.calls == 1 {
+		return Limits{PerSecond: 14, PerDay: 200}, nil
+	}
+	close(h.waiting)
+	<-ctx.Done()
+	return Limits{Unreachable: ctx.Err()}, ctx.Err()
+}
+
+// A call that the end of the process aborts says nothing about the provider.
+func TestQuota_ReachAtStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, account := &strings.Builder{}, &hanging{waiting: make(chan struct{})}
+		quota := NewQuota(QuotaParams{
+			Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Pacer: New(nil, 1), Account: account, Breaker: noBreaker{},
+			Peers:    func(context.Context) (int, error) { return 1, nil },
+			Registry: prometheus.NewRegistry(), Fallback: 100,
+		})
+		if err := quota.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		<-account.waiting
+		if err := quota.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := quota.Reach(t.Context()); err != nil || log.Len() > 0 {
+			t.Errorf("%v, log %q", err, log)
+		}
+	})
+}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -13,28 +12,6 @@ const probeTimeout = 2 * time.Second
 
 // Probe checks one dependency; nil means that it responds.
 type Probe func(ctx context.Context) error
-
-// Seldom limits a probe to one call per period, or per sixth of it while it fails; other calls
-// return the last result. It is for dependencies with a low rate limit.
-func Seldom(period time.Duration, probe Probe) Probe {
-	var (
-		mu   sync.Mutex
-		next time.Time
-		seen error
-	)
-	return func(ctx context.Context) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Now().Before(next) {
-			return seen
-		}
-		seen, next = probe(ctx), time.Now().Add(period)
-		if seen != nil {
-			next = time.Now().Add(period / 6)
-		}
-		return seen
-	}
-}
 
 // prober runs probes, each of them once at a time: a probe of a network disk that hangs ignores its context, and one more
 // of them every few seconds would use up the threads of the process.

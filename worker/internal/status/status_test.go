@@ -196,23 +196,6 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestSeldom_OncePerPeriod(t *testing.T) {
-	t.Parallel()
-	looks := 0
-	probe := status.Seldom(time.Hour, func(context.Context) error {
-		looks++
-		return errors.New("down")
-	})
-	for range 3 {
-		if err := probe(t.Context()); err == nil {
-			t.Error("err = nil, want the last result")
-		}
-	}
-	if looks != 1 {
-		t.Errorf("probed %d times, want 1", looks)
-	}
-}
-
 // reports are the status rows that a reporter has written.
 type reports struct {
 	mu  sync.Mutex

@@ -60,13 +60,15 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	}, nil
 }
 
-// Reach returns nil if SES works, by a call that sends no email. SES counts as reachable also if
+// Reach returns nil if SES works, by a call that sends no email.
+func (s *Sender) Reach(ctx context.Context) error { return s.Unreachable(s.Account(ctx)) }
+
+// Unreachable returns nil if SES works, from the results of Account. SES counts as reachable also if
 // the account may not read its limits, or if an emulator does not support the call (501 included).
 //
 // A response that SES would not give is an Unreadable failure: another server answers in its place. Emulators may give any
 // response to a call that they do not support.
-func (s *Sender) Reach(ctx context.Context) error {
-	account, err := s.Account(ctx)
+func (s *Sender) Unreachable(account Account, err error) error {
 	var answered *awshttp.ResponseError
 	status := 0
 	if errors.As(err, &answered) {
