@@ -17,7 +17,7 @@ const (
 	// cleanBatch limits a deletion to some tens of milliseconds.
 	cleanBatch = 1000
 	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a quarter of
-	// one connection's time, and vacuum keeps up. maxCleanRest limits the pause.
+	// one connection's time, and vacuum keeps up. maxCleanRest limits the pause, so batches that take longer than 10 s use a larger part.
 	cleanRest    = 3
 	maxCleanRest = 30 * time.Second
 )
@@ -63,7 +63,7 @@ type Cleaner struct {
 	log     *slog.Logger
 	actions *Actions
 	kind    kind
-	check   func(ctx context.Context) error // before each batch
+	check   func(ctx context.Context) error // before each batch; nil = none
 }
 
 // newCleaner makes a cleaner that is not running yet. It calls k.batches in each round.
@@ -96,8 +96,10 @@ func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
 func (c *Cleaner) drain(ctx context.Context, b batch) (total int, err error) {
 	for {
 		start := time.Now()
-		if err := c.check(ctx); err != nil {
-			return total, err
+		if c.check != nil {
+			if err := c.check(ctx); err != nil {
+				return total, err
+			}
 		}
 		done, err := b(ctx)
 		c.actions.Count(c.kind.action, done.Count)

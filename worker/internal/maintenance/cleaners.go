@@ -71,7 +71,7 @@ type CleanersParams struct {
 // NewCleaners makes a cleaner for each kind of data with a retention.
 func NewCleaners(p CleanersParams) []service.Named {
 	kinds := []kind{
-		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), webhooks(p.Webhooks), archivedTasks(p.Archive), auditRows(p.Store), eventFeed(p.Feed),
+		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), webhooks(p.Webhooks), auditRows(p.Store), eventFeed(p.Feed),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
 		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Retention.PurgeAggregates))},
@@ -98,15 +98,16 @@ func NewCleaners(p CleanersParams) []service.Named {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	check := func(ctx context.Context) error { return p.Retention.CheckClock(ctx, p.Now) }
 	var cleaners []service.Named
-	every := func(interval time.Duration, k kind) {
+	every := func(interval time.Duration, k kind, check func(context.Context) error) {
 		cleaners = append(cleaners, service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, interval, k, check)})
 	}
 	for _, k := range kinds {
-		every(cleanInterval, k)
+		every(cleanInterval, k, func(ctx context.Context) error { return p.Retention.CheckClock(ctx, p.Now) })
 	}
-	every(trimInterval, archiveSize(p.Archive))
+	// Redis's archive does not expire by Postgres's clock.
+	every(cleanInterval, archivedTasks(p.Archive), nil)
+	every(trimInterval, archiveSize(p.Archive), nil)
 	return cleaners
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -513,6 +514,31 @@ func TestCleaners_ClockAhead(t *testing.T) {
 	if !kept() {
 		t.Error("the audit entry was deleted")
 	}
+}
+
+// countedArchive counts calls.
+type countedArchive struct{ cleaned, trimmed atomic.Int64 }
+
+func (a *countedArchive) CleanArchive(context.Context, string, time.Duration) (int, error) {
+	a.cleaned.Add(1)
+	return 0, nil
+}
+
+func (a *countedArchive) TrimArchive(context.Context, string, int) (int, error) {
+	a.trimmed.Add(1)
+	return 0, nil
+}
+
+// Postgres's clock does not affect Redis's archive, which would otherwise fill Redis.
+func TestCleaners_ClockAheadArchive(t *testing.T) {
+	t.Parallel()
+	d, archive := storetest.New(t), &countedArchive{}
+	cleaners(t, d, func(p *maintenance.CleanersParams) {
+		p.Archive = archive
+		p.Now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
+	})
+	queues := int64(len(email.Queues()))
+	waittest.Until(t, "the archive of each queue is trimmed", func() bool { return archive.trimmed.Load() >= queues && archive.cleaned.Load() >= queues })
 }
 
 // partitionGauge is the value of a metric of one log.
