@@ -14,13 +14,15 @@ const (
 	maxListRest = 10 * time.Second
 )
 
-// behind lists endpoints with new events, if there may be some that the last listing did not contain. head is the newest event, and
-// free how many endpoints can be served now.
+// behind lists endpoints with new events, if there may be some that the last listing did not contain. Until the next listing may
+// begin, it returns those of the last one that were not started. head is the newest event, and free how many endpoints can be
+// served now.
 func (s *Service) behind(ctx context.Context, head int64, free, limit int) ([]hooks.Work, error) {
 	start := time.Now()
 	if start.Before(s.relists) {
-		return nil, nil
+		return s.unstarted, nil
 	}
+	s.unstarted = nil
 	if ended := s.ended.Swap(false); !ended && head == s.head && start.Sub(s.listed) < s.relist {
 		return nil, nil
 	}
@@ -36,5 +38,6 @@ func (s *Service) behind(ctx context.Context, head int64, free, limit int) ([]ho
 	if len(behind) < free {
 		s.head, s.listed = head, now
 	}
+	s.unstarted = behind
 	return behind, nil
 }

@@ -2,10 +2,13 @@ package webhook
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	hooks "email-gateway/shared/store/webhook"
@@ -17,6 +20,8 @@ type busyStore struct {
 	head     int64
 	listing  time.Duration // how long a listing takes
 	listings int
+	behind   []hooks.Work // what each listing returns
+	taken    atomic.Int64
 }
 
 func (*busyStore) Count(context.Context) (hooks.Counts, error) { return hooks.Counts{Enabled: 1}, nil }
@@ -33,7 +38,12 @@ func (s *busyStore) Head(context.Context) (int64, error) {
 func (s *busyStore) Behind(context.Context, time.Duration, int) ([]hooks.Work, error) {
 	s.listings++
 	<-time.After(s.listing)
-	return nil, nil
+	return slices.Clone(s.behind), nil
+}
+
+func (s *busyStore) Take(context.Context, hooks.Lease, time.Duration) error {
+	s.taken.Add(1)
+	return hooks.ErrLeaseLost
 }
 
 // Listings of all endpoints take a tenth of the time, and short ones run in each round.
@@ -53,4 +63,25 @@ func TestService_ListingsRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A listing contains more endpoints than can be served at the same time. The others are served before the next listing.
+func TestService_ListedEndpointsAreServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &busyStore{listing: time.Second}
+		for range 3 * mostActive {
+			store.behind = append(store.behind, hooks.Work{EndpointID: uuid.New(), CompanyID: uuid.New()})
+		}
+		s := New(Params{Store: store, Metrics: NewMetrics(prometheus.NewRegistry())})
+		for range 4 {
+			if _, err := s.runOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // all that were started have ended
+		}
+		if n := store.taken.Load(); store.listings != 1 || n != 3*mostActive {
+			t.Errorf("%d of %d endpoints served after %d listings", n, 3*mostActive, store.listings)
+		}
+	})
 }

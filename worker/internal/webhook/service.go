@@ -98,8 +98,10 @@ type Service struct {
 	enabled bool
 	listed  time.Time
 	relists time.Time // when the next listing may begin
-	caught  time.Time
-	head    int64
+	// unstarted are the endpoints of the last listing that were not started yet.
+	unstarted []hooks.Work
+	caught    time.Time
+	head      int64
 
 	most             int // endpoints at the same time
 	turnTime, relist time.Duration
@@ -187,10 +189,11 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	work = append(work, behind...)
-	for _, w := range s.choose(s.failures.without(work), free) {
+	chosen := s.choose(s.failures.without(append(work, behind...)), free)
+	for _, w := range chosen {
 		s.start(w)
 	}
+	s.unstarted = slices.DeleteFunc(s.unstarted, func(w hooks.Work) bool { return slices.Contains(chosen, w) })
 	return false, nil
 }
 
