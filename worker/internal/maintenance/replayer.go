@@ -32,6 +32,10 @@ const (
 	replayBatch = 500
 	replayers   = 64
 	roundTime   = 30 * time.Second
+	// lockedTries is how often a round tries a locked email, lockedPause apart: programs that move or cancel emails of an aggregate
+	// lock them for some milliseconds, and the next round begins 5 s after a postponed one.
+	lockedTries = 3
+	lockedPause = 250 * time.Millisecond
 )
 
 // ReplayStore has the database operations of the replayer.
@@ -140,6 +144,12 @@ func (r *Replayer) retry(ctx context.Context, replay deadletter.Replay, letters 
 				return nil
 			}
 			results[i], err = r.retryOne(ctx, replay, l, how)
+			for try := 1; try < lockedTries && errors.Is(err, outbox.ErrAggregateBusy) && !busy.Load(); try++ {
+				if service.Pause(ctx, lockedPause) != nil {
+					break
+				}
+				results[i], err = r.retryOne(ctx, replay, l, how)
+			}
 			if isBusy(err) {
 				if !busy.Swap(true) {
 					r.params.Log.Warn("bulk retry waits for a locked row or a slow database", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID,

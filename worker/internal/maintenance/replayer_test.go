@@ -201,6 +201,57 @@ func TestReplayer_LockedEmail(t *testing.T) {
 	}
 }
 
+// unlocking is a store that unlocks a row when a retry has found it locked, and counts the rounds that are postponed.
+type unlocking struct {
+	*store.Store
+	unlock    func()
+	locked    atomic.Int64
+	postponed atomic.Int64
+}
+
+func (u *unlocking) RetryDeadLetter(ctx context.Context, l deadletter.Letter, r deadletter.LetterRetry) error {
+	err := u.Store.RetryDeadLetter(ctx, l, r)
+	if errors.Is(err, outbox.ErrAggregateBusy) && u.locked.Add(1) == 1 {
+		u.unlock()
+	}
+	return err
+}
+
+func (u *unlocking) WorkReplay(
+	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, deadletter.Replay, []deadletter.Letter) (deadletter.ReplayCounts, error),
+) (deadletter.ReplayRound, error) {
+	round, err := u.Store.WorkReplay(ctx, id, limit, retry)
+	if round.Postponed {
+		u.postponed.Add(1)
+	}
+	return round, err
+}
+
+// An email that another transaction has locked for a moment does not postpone the bulk retry.
+func TestReplayer_EmailLockedForAMoment(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	giveUp(t, d, company, 100)
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = (SELECT outbox_id FROM dead_letters ORDER BY created_at, id LIMIT 1) FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	s := &unlocking{Store: d.Store, unlock: func() { _ = locking.Rollback() }}
+	made := ask(t, d, company, nil)
+	replayOn(t, d, s)
+	if r := ended(t, d, made.ID); r.Done != 100 || r.Failed != 0 {
+		t.Errorf("%+v", r)
+	}
+	if s.locked.Load() == 0 || s.postponed.Load() > 0 {
+		t.Errorf("locked %d times, %d rounds postponed", s.locked.Load(), s.postponed.Load())
+	}
+}
+
 // slowFor is a store in which each round of one company lasts as long as a pass.
 type slowFor struct {
 	*store.Store
