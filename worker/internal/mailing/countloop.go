@@ -22,7 +22,7 @@ type countLoop struct {
 	params    CounterParams
 	completed prometheus.Counter
 	counts    func(mailingstore.OpenMailing) bool
-	rest      pacer
+	rest      turns.Pacer
 	last      map[uuid.UUID]counted
 	wake      chan struct{}
 	timer     *time.Timer // for the next wake-up; nil = none yet
@@ -42,7 +42,7 @@ type counted struct {
 }
 
 func newCountLoop(p CounterParams, completed prometheus.Counter, counts func(mailingstore.OpenMailing) bool) *countLoop {
-	c := &countLoop{params: p, completed: completed, counts: counts, rest: make(pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
+	c := &countLoop{params: p, completed: completed, counts: counts, rest: make(turns.Pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
 	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
 	return c
 }
@@ -60,9 +60,9 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 	c.keep(ids)
 	now := time.Now()
 	open = slices.DeleteFunc(open, func(m mailingstore.OpenMailing) bool {
-		return !c.rest.due(m.ID, now) || m.CountedAt != nil && c.fresh(m)
+		return !c.rest.Due(m.ID, now) || m.CountedAt != nil && c.fresh(m)
 	})
-	slices.SortStableFunc(open, func(a, b mailingstore.OpenMailing) int { return c.rest.longerDue(a.ID, b.ID) })
+	slices.SortStableFunc(open, func(a, b mailingstore.OpenMailing) int { return c.rest.LongerDue(a.ID, b.ID) })
 	var errs []error
 	left := turns.Pass(open, func(m mailingstore.OpenMailing) uuid.UUID { return m.CompanyID }, turns.PassTime, func(m mailingstore.OpenMailing) {
 		errs = append(errs, c.count(ctx, m.ID))
@@ -75,7 +75,7 @@ func (c *countLoop) count(ctx context.Context, id uuid.UUID) error {
 	start := time.Now()
 	tally, err := c.params.Store.CountMailing(ctx, id)
 	if err != nil {
-		c.rest.waitLong(id, start, countInterval)
+		c.rest.WaitLong(id, start, countInterval, idleLimit)
 		return fmt.Errorf("mailing %s: %w", id, err)
 	}
 	c.note(id, tally, time.Since(start))
@@ -92,9 +92,9 @@ func (c *countLoop) count(ctx context.Context, id uuid.UUID) error {
 // sleep schedules the next count of a mailing. start is when its last count began.
 func (c *countLoop) sleep(id uuid.UUID, start time.Time) {
 	if ends := c.last[id].ends; ends.IsZero() {
-		c.rest.wait(id, start, countInterval)
+		c.rest.Wait(id, start, countInterval)
 	} else {
-		c.rest.waitShortly(id, start, max(time.Until(ends), lastInterval))
+		c.rest.WaitShortly(id, start, max(time.Until(ends), lastInterval))
 	}
 }
 
@@ -146,7 +146,7 @@ func (c *countLoop) note(id uuid.UUID, tally mailingstore.Tally, took time.Durat
 	}
 	now.pause = min(countInterval<<min(now.idle, 8), idleLimit)
 	if now.idle > 0 {
-		now.pause = max(now.pause, min(restPerWork*took, idleLimit))
+		now.pause = max(now.pause, min(turns.RestPerWork*took, idleLimit))
 	}
 	c.last[id] = now
 }
@@ -168,7 +168,7 @@ func (now counted) expectedEnd(before counted) time.Time {
 
 // keep drops the loop's state of all mailings except these.
 func (c *countLoop) keep(ids map[uuid.UUID]bool) {
-	c.rest.keep(ids)
+	c.rest.Keep(ids)
 	for id := range c.last {
 		if _, known := c.rest[id]; !known {
 			delete(c.last, id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,11 +63,12 @@ type Replayer struct {
 	*service.Loop
 	params  ReplayerParams
 	letters *prometheus.CounterVec
+	rest    turns.Pacer
 }
 
 // NewReplayer makes a replayer that is not running yet.
 func NewReplayer(p ReplayerParams) *Replayer {
-	r := &Replayer{params: p, letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+	r := &Replayer{params: p, rest: make(turns.Pacer), letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dead_letters_replayed_total",
 		Help: "Dead letters of bulk requests by action (retry, discard) and result (done, skipped, failed).",
 	}, []string{"action", "outcome"})}
@@ -81,16 +83,29 @@ func NewReplayer(p ReplayerParams) *Replayer {
 }
 
 // runOnce runs rounds of replays, in which companies take turns, so that neither a large replay nor many of one company delay the
-// others.
+// others. A replay whose round failed comes after its company's others.
 func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	due, err := r.params.Store.DueReplays(ctx)
 	if err != nil {
 		return false, err
 	}
+	ids := make(map[uuid.UUID]bool, len(due))
+	for _, d := range due {
+		ids[d.ID] = true
+	}
+	r.rest.Keep(ids)
+	now := time.Now()
+	due = slices.DeleteFunc(due, func(d deadletter.DueReplay) bool { return !r.rest.Due(d.ID, now) })
+	slices.SortStableFunc(due, func(a, b deadletter.DueReplay) int { return r.rest.LongerDue(a.ID, b.ID) })
 	var errs []error
 	left := turns.Pass(due, func(d deadletter.DueReplay) uuid.UUID { return d.CompanyID }, turns.PassTime, func(d deadletter.DueReplay) {
+		start := time.Now()
 		again, err := r.work(ctx, d.ID)
 		more = more || again
+		r.rest.Worked(d.ID)
+		if err != nil {
+			r.rest.WaitShortly(d.ID, start, replayInterval)
+		}
 		if errors.Is(err, deadletter.ErrReplayLocked) { // an error would delay the replays of other companies
 			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", d.ID)
 			return
@@ -100,6 +115,7 @@ func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	return more || left, errors.Join(errs...)
 }
 
+// work runs one round of a replay.
 func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()

@@ -163,6 +163,35 @@ func TestReplayer_LockedDeadLetter(t *testing.T) {
 	}
 }
 
+// Bulk discards that wait for a locked dead letter do not delay the company's other ones until it is free.
+func TestReplayer_LockedDeadLetterOfSibling(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	giveUp(t, d, company, 1)
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM dead_letters FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, `INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 'email:send', 'OUTBOX_NOT_FOUND', '{}' FROM generate_series(1, 5)`, company)
+	discard := func(reason string) func(*deadletter.NewReplay) {
+		return func(n *deadletter.NewReplay) { n.Action, n.Filter.Reason = deadletter.ReplayDiscard, reason }
+	}
+	for range 2 {
+		ask(t, d, company, discard("SES_REJECTED"))
+	}
+	made := ask(t, d, company, discard("OUTBOX_NOT_FOUND"))
+	replayOn(t, d, d.Store)
+	if r := ended(t, d, made.ID); r.Done != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // An email that another transaction has locked postpones the bulk retry of its company: what comes before it is saved, the email
 // is not counted as failed, and the replay of another company ends meanwhile.
 func TestReplayer_LockedEmail(t *testing.T) {
