@@ -45,8 +45,9 @@ func UsedElsewhere(ctx context.Context, db *sql.DB) (map[string][]string, error)
 	return databases, nil
 }
 
-// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The caller must be allowed to alter the roles. Any number of
-// callers may run it concurrently, also with Up and Roles: Postgres refuses concurrent changes of one role.
+// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The caller must be
+// allowed to alter the roles. Any number of callers may run it concurrently, also with Up and Roles: Postgres refuses concurrent
+// changes of one role.
 func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) (err error) {
 	if len(passwords) == 0 {
 		return nil

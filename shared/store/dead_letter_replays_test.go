@@ -296,7 +296,7 @@ func TestCreateReplay_AtMostTenOfACompany(t *testing.T) {
 	replay(t, d, &company, nil)
 }
 
-// Many replays of one company do not come before the first of another.
+// Replays that have been due for longest come first.
 func TestDueReplays(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

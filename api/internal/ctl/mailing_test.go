@@ -189,7 +189,6 @@ func TestMailingCreate_SameUpload(t *testing.T) {
 	}
 }
 
-// Errors list all invalid fields and how to correct them.
 // An operator ends a mailing that its company has paused and forgotten, also of a suspended company.
 func TestMailing_CancelledByOperator(t *testing.T) {
 	t.Parallel()
@@ -215,6 +214,7 @@ func TestMailing_CancelledByOperator(t *testing.T) {
 	}
 }
 
+// Errors list all invalid fields and how to correct them.
 func TestMailing_Refused(t *testing.T) {
 	t.Parallel()
 	tenant, by, _ := newTenant(t)

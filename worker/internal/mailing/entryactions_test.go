@@ -207,15 +207,15 @@ func TestEntryActionLoop_RetryFailedSkipsLockedEmails(t *testing.T) {
 	b.want(t, "1300 1300", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'REPLAYED') FROM mailing_entries WHERE status = 'QUEUED'`)
 }
 
-// misused is a store that runs during once, in the first round.
-type misused struct {
+// firstRound is a store that calls during in its first round.
+type firstRound struct {
 	mailing.EntryActionStore
 	during func()
 	mu     sync.Mutex
 	rounds []uuid.UUID // the mailings of the rounds
 }
 
-func (m *misused) ApplyEntryAction(
+func (m *firstRound) ApplyEntryAction(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, mailingstore.EntryAction, []uuid.UUID) ([]uuid.UUID, error),
 ) (mailingstore.EntryActionResult, error) {
 	m.mu.Lock()
@@ -244,7 +244,7 @@ func TestEntryActionLoop_CompaniesTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &misused{EntryActionStore: b.Store, during: func() {
+	s := &firstRound{EntryActionStore: b.Store, during: func() {
 		began := time.Now()
 		if _, err := b.Store.RetryFailedEntries(t.Context(), other.company, failed); err != nil {
 			t.Error(err)
