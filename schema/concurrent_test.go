@@ -76,6 +76,23 @@ func TestSetPasswords_ClearText(t *testing.T) {
 	}
 }
 
+// A verifier, such as one of another installation, is stored as it is, as Postgres itself does.
+func TestSetPasswords_Verifier(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	role, admin := "test_schema_"+strings.ToLower(rand.Text()), os.Getenv("DATABASE_URL")
+	execute(t, t.Context(), admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP ROLE "+role) })
+	const given = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$b4BDBIWbNH+Y1hlC5A/B5KvGpkMTmOQzBuO6Bl0YPr4=:q8Xl6K7gTmKyYx0YQkIhHxwTzSjUoYJ3GqCzBkZb0N8="
+	if err := schema.SetPasswords(t.Context(), db, map[string]string{role: given}); err != nil {
+		t.Fatal(err)
+	}
+	var stored string
+	if err := db.QueryRowContext(t.Context(), "SELECT rolpassword FROM pg_authid WHERE rolname = $1", role).Scan(&stored); err != nil || stored != given {
+		t.Errorf("stored: %q, %v", stored, err)
+	}
+}
+
 // Migrations and grants wait while another process migrates, and continue when it has ended.
 func TestLock_Waits(t *testing.T) {
 	t.Parallel()

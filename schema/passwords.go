@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/lib/pq"
 )
@@ -58,7 +59,7 @@ func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) 
 	}
 	defer func() { err = errors.Join(err, lock.Unlock(ctx, db)) }()
 	for role, password := range passwords {
-		verifier, err := scramVerifier(password)
+		verifier, err := verifierOf(password)
 		if err != nil {
 			return fmt.Errorf("set the password of %s: %w", role, err)
 		}
@@ -67,6 +68,18 @@ func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) 
 		}
 	}
 	return nil
+}
+
+// verifierForm is the form that Postgres recognizes as a verifier and stores as it is.
+var verifierForm = regexp.MustCompile(`^SCRAM-SHA-256\$[1-9][0-9]*:[A-Za-z0-9+/]+=*\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$`)
+
+// verifierOf returns a password that is a verifier already as it is, so that the environment of `migrate roles` need not contain the
+// passwords.
+func verifierOf(password string) (string, error) {
+	if verifierForm.MatchString(password) {
+		return password, nil
+	}
+	return scramVerifier(password)
 }
 
 // scramVerifier returns what Postgres stores for a password (RFC 5803). Postgres logs statements that fail, and others by its
