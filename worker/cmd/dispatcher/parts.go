@@ -63,6 +63,7 @@ func (p program) parts() []service.Named {
 		probes["rabbitmq"] = p.bulk.publisher.Ping
 		d.Bulk = p.bulk.publisher
 	}
+	p.registry.MustRegister(newClockGauge())
 	drain := service.NewDrain(c.DrainDelay)
 	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": p.publisher.Ping}
 	parts := []service.Named{
