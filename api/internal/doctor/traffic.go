@@ -104,7 +104,7 @@ func (x *examination) waiting(ctx context.Context) {
 			continue
 		case a.Mailing:
 			oldest = &mailings
-		case !isEmail || slices.Contains(served, a.Queue): // whether RabbitMQ accepts jobs is a check of its own
+		case !isEmail || slices.Contains(served, a.Queue): // another check shows whether RabbitMQ can be reached, but not whether it confirms jobs
 			oldest = &backlog
 		}
 		if a.Seconds > oldest.Seconds {
@@ -118,8 +118,8 @@ func (x *examination) waiting(ctx context.Context) {
 	case age >= waitsLong:
 		x.add(check, Warning, advice, "Emails on %s have been due for %s, and nothing blocks them.", blocked.Queue, age.Round(time.Second))
 	case backlog.Age() >= waitsTooLong:
-		x.add(check, Warning, "If companies do not send or import more than usual, check that the workers (WORKER_CONCURRENCY) and SES's rate are sufficient.",
-			"The oldest due row of %s has waited for %s: more is due than the workers process.", backlog.Queue, backlog.Age().Round(time.Second))
+		x.add(check, Warning, "If companies do not send or import more than usual, check that the workers (WORKER_CONCURRENCY) and SES's rate are sufficient. For mailings and recipients, check too that RabbitMQ accepts messages: rabbitmq-diagnostics alarms.",
+			"The oldest due row of %s has waited for %s: more is due than is processed.", backlog.Queue, backlog.Age().Round(time.Second))
 	case x.stopped:
 		x.add(check, OK, "", "Emails wait until sending resumes.")
 	case mailings.Seconds > 0:
