@@ -155,7 +155,7 @@ func TestQuota_Reach(t *testing.T) {
 		if err := quota.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 			t.Fatal(err)
 		}
-		// reached waits for an answer, for at most a time, and then checks that the next one is the same.
+		// reached waits for an answer, for at most a time, and then checks that it is the same for five minutes.
 		reached := func(name string, want error, within time.Duration) {
 			t.Helper()
 			started := time.Now()
