@@ -207,6 +207,10 @@ func (b *Bucket) claim(ctx context.Context, id uuid.UUID) error {
 		return fmt.Errorf("compare the storage with the database: %w", err)
 	}
 	if refusal != "" {
+		// Another check, or another api, may have marked the storage since the marker was read: it writes the marker, then records that.
+		if found, err := b.marker(ctx); err == nil && found == id.String() {
+			return nil
+		}
 		return b.noMarker(id, refusal)
 	}
 	if err := b.put(ctx, markerKey, strings.NewReader(id.String()+"\n")); err != nil {

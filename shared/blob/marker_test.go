@@ -166,6 +166,31 @@ func TestUnmarkedStorage(t *testing.T) {
 	})
 }
 
+// Checks at the same time, as of two apis that start, may all find no marker: one of them marks the storage, and no other one fails
+// because it is marked.
+func TestMarker_ChecksAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	emptyStorages(t, func(t *testing.T, right, _ string) {
+		at := &installation{id: uuid.New()}
+		first := openAs(t, right, blob.Options{Owner: at, Claim: at})
+		late := &marksMeanwhile{installation: at, mark: func() error { return first.Ping(t.Context()) }}
+		second := openAs(t, right, blob.Options{Owner: late, Claim: late})
+		if err := second.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// marksMeanwhile is an installation whose storage another check marks between the read of the marker and the comparison of the files.
+type marksMeanwhile struct {
+	*installation
+	mark func() error
+}
+
+func (m *marksMeanwhile) MayClaim(context.Context, []string) (string, error) {
+	return "a storage has been marked before", m.mark()
+}
+
 // An operator marks a storage by hand, and the api marks it again when the marker is missing.
 func TestMarkerByHand(t *testing.T) {
 	t.Parallel()
