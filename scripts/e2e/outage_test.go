@@ -93,7 +93,7 @@ func TestGetAccount_OncePerMinute(t *testing.T) {
 	started := time.Now()
 	s := startSystem(t, nil)
 	eventually(t, func() error {
-		if _, answer := s.call(http.MethodGet, "/health", nil, nil); !strings.Contains(string(answer), `"ses":"connected"`) {
+		if _, answer := s.call(http.MethodGet, "/health", nil, nil); !strings.Contains(string(answer), `"ses":{"status":"connected"}`) {
 			return fmt.Errorf("/health: %s", answer)
 		}
 		return nil
