@@ -56,18 +56,27 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) e
 	t := a.transition(outbox.GuardOpen, email.Suppressed)
 	t.ErrorCode, t.ErrorReason = email.CodeSuppressed, a.row.Suppressed
 	t.Events = []email.Event{event(email.EventSuppressed, time.Now(), map[string]any{"reason": a.row.Suppressed})}
+	if applied, err := p.endUnclaimed(ctx, log, a, t); !applied {
+		return err
+	}
+	p.recorder.ended(log.With("reason", a.row.Suppressed), a, email.Suppressed)
+	return nil
+}
+
+// endUnclaimed ends an email that was not claimed. It is not applied if the email is locked, or was changed since it was loaded: its
+// task is then postponed or dropped.
+func (p *Pipeline) endUnclaimed(ctx context.Context, log *slog.Logger, a *attempt, t outbox.Transition) (applied bool, err error) {
 	done, err := p.Advancer.Advance(ctx, t)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case done.Locked:
-		return p.postponer.rowLocked(ctx, a)
+		return false, p.postponer.rowLocked(ctx, a)
 	case !done.Applied:
-		return p.postponer.dropTask(ctx, log, a, done.Status)
+		return false, p.postponer.dropTask(ctx, log, a, done.Status)
 	}
 	p.Metrics.transitions(t.Events)
-	p.recorder.ended(log.With("reason", a.row.Suppressed), a, email.Suppressed)
-	return nil
+	return true, nil
 }
 
 // resultAlreadySent is the status logged for a task whose email was sent before.

@@ -109,16 +109,9 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 			"errorCode": r.code, "errorCategory": "VALIDATION_ERROR", "errorMessage": r.reason, "willRetry": false,
 		}),
 	}
-	done, err := p.Advancer.Advance(ctx, t)
-	switch {
-	case err != nil:
+	if applied, err := p.endUnclaimed(ctx, log, a, t); !applied {
 		return err
-	case done.Locked:
-		return p.postponer.rowLocked(ctx, a)
-	case !done.Applied:
-		return p.postponer.dropTask(ctx, log, a, done.Status)
 	}
-	p.Metrics.transitions(t.Events)
 	a.reach(email.EventValidationFailed)
 	p.Metrics.reached(a.reached)
 	p.Metrics.validationFailed(r.validation)
