@@ -96,9 +96,9 @@ type Config struct {
 	// for tests and closed networks, where every tenant may reach every address that the worker
 	// reaches. Set the same for api and worker.
 	WebhookAllowPrivate bool `env:"WEBHOOK_ALLOW_PRIVATE" envDefault:"false"`
-	// WebhookRefusedNetworks are the comma-separated networks, such as 203.0.113.0/24,2001:db8:7::/48, in
-	// which no webhook endpoint may be, also if WEBHOOK_ALLOW_PRIVATE is set: those with public addresses
-	// that the worker reaches and tenants must not reach. Private networks need no entry without
+	// WebhookRefusedNetworks are comma-separated networks, such as 203.0.113.0/24,2001:db8:7::/48, that no
+	// webhook endpoint may be in, also if WEBHOOK_ALLOW_PRIVATE is set: your own public addresses that
+	// tenants must not reach through the worker. Private networks need an entry only with
 	// WEBHOOK_ALLOW_PRIVATE. Set the same for api and worker.
 	WebhookRefusedNetworks clientip.Networks `env:"WEBHOOK_REFUSED_NETWORKS"`
 

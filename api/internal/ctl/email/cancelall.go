@@ -26,7 +26,7 @@ type cancelledEmails struct {
 	Emails           int            `json:"emails"`
 	Cancelled        int            `json:"cancelled"`
 	AlreadyCancelled int            `json:"alreadyCancelled"`
-	NotCancelled     map[string]int `json:"notCancelled"` // by status, or as notFound and locked
+	NotCancelled     map[string]int `json:"notCancelled"` // by status, NOT_FOUND or LOCKED
 }
 
 // The keys of NotCancelled for emails without a status.
