@@ -17,7 +17,7 @@ import (
 func TestErase_EventsAndWebhooks(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
-	feed, sender := event.New(h.Store.DB()), webhook.NewDeliveryStore(h.Store.DB())
+	feed, sender := event.New(h.Store.DB()), webhook.NewSenderStore(h.Store.DB())
 	if _, err := feed.AssignPositions(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 }
 
 // read reads the feed of the company as its webhooks do.
-func (h history) read(t *testing.T, sender *webhook.DeliveryStore) []webhook.Event {
+func (h history) read(t *testing.T, sender *webhook.SenderStore) []webhook.Event {
 	t.Helper()
 	page, err := sender.Read(t.Context(), h.company, webhook.Cursor{}, nil, 100)
 	if err != nil {

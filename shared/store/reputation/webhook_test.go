@@ -20,7 +20,7 @@ func TestWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.events(t, b.company) // which have their positions now
-	hooks := webhook.NewDeliveryStore(b.Store.DB())
+	hooks := webhook.NewSenderStore(b.Store.DB())
 	page, err := hooks.Read(t.Context(), b.company, webhook.Cursor{}, []string{"company.*"}, 10)
 	if err != nil {
 		t.Fatal(err)

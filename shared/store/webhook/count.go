@@ -20,7 +20,7 @@ SELECT count(*) FILTER (WHERE status = 'ENABLED') AS enabled, count(*) FILTER (W
 FROM webhook_endpoints`
 
 // Count counts the endpoints.
-func (s *DeliveryStore) Count(ctx context.Context) (Counts, error) {
+func (s *SenderStore) Count(ctx context.Context) (Counts, error) {
 	var c Counts
 	if err := s.db.Get(ctx, &c, countSQL, DownFailures); err != nil {
 		return Counts{}, fmt.Errorf("count webhook endpoints: %w", err)

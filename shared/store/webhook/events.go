@@ -52,7 +52,7 @@ type EventPage struct {
 
 // Read reads at most limit of the company's events after a cursor, of the types that filter selects. If the cursor is
 // older than the oldest stored event, it reads from that event.
-func (s *DeliveryStore) Read(ctx context.Context, company uuid.UUID, after Cursor, filter []string, limit int) (EventPage, error) {
+func (s *SenderStore) Read(ctx context.Context, company uuid.UUID, after Cursor, filter []string, limit int) (EventPage, error) {
 	selected := filterOf(filter)
 	from := event.At(after.Position, after.Number)
 	page, err := s.feed.Read(ctx, company, from, selected, limit)
@@ -75,7 +75,7 @@ func (s *DeliveryStore) Read(ctx context.Context, company uuid.UUID, after Curso
 }
 
 // FindEvents reads events of the company by id. It leaves out events that are no longer stored.
-func (s *DeliveryStore) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]Event, error) {
+func (s *SenderStore) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]Event, error) {
 	all, err := s.feed.Find(ctx, company, ids)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ WITH idle AS MATERIALIZED (
 UPDATE webhook_endpoints e SET feed_position = i.newest, feed_number = $1 FROM idle i WHERE e.id = i.id AND e.feed_position < i.newest`
 
 // CatchUp moves the cursors of endpoints that have no new event.
-func (s *DeliveryStore) CatchUp(ctx context.Context) error {
+func (s *SenderStore) CatchUp(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, catchUpSQL, cursorOf(event.Behind(0)).Number); err != nil {
 		return fmt.Errorf("move cursors of webhook endpoints: %w", err)
 	}

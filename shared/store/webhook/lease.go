@@ -65,7 +65,7 @@ LIMIT $1`
 
 // Head returns the position of the newest event of all companies. While it does not change, no endpoint has a new
 // event.
-func (s *DeliveryStore) Head(ctx context.Context) (int64, error) {
+func (s *SenderStore) Head(ctx context.Context) (int64, error) {
 	var head int64
 	if err := s.db.Get(ctx, &head, headSQL); err != nil {
 		return 0, fmt.Errorf("read the newest event: %w", err)
@@ -75,7 +75,7 @@ func (s *DeliveryStore) Head(ctx context.Context) (int64, error) {
 
 // Due lists endpoints with deliveries or replays that are due. probeAfter is the time from the last failure of an
 // endpoint that is down, or for new events from the last failed attempt of one, to its next probe.
-func (s *DeliveryStore) Due(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
+func (s *SenderStore) Due(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
 	var all []Work
 	if err := s.db.Select(ctx, &all, dueEndpointsSQL, limit, DownFailures, probeAfter.Milliseconds()); err != nil {
 		return nil, fmt.Errorf("list due webhook endpoints: %w", err)
@@ -84,7 +84,7 @@ func (s *DeliveryStore) Due(ctx context.Context, probeAfter time.Duration, limit
 }
 
 // Behind lists endpoints with events after their cursor.
-func (s *DeliveryStore) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
+func (s *SenderStore) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
 	var all []Work
 	if err := s.db.Select(ctx, &all, behindSQL, limit, DownFailures, probeAfter.Milliseconds(), MaxOpen); err != nil {
 		return nil, fmt.Errorf("list webhook endpoints with events: %w", err)
@@ -119,16 +119,16 @@ WHERE id = $1 AND lease_token = $2 AND lease_until > now() RETURNING id`
 
 // Take takes the lease of an endpoint. ErrLeaseLost: another process has the lease or has locked the endpoint, or the
 // endpoint is disabled.
-func (s *DeliveryStore) Take(ctx context.Context, l Lease, d time.Duration) error {
+func (s *SenderStore) Take(ctx context.Context, l Lease, d time.Duration) error {
 	return s.lease(ctx, "lease webhook endpoint", leaseSQL, l, d)
 }
 
 // Renew extends a lease that has not expired.
-func (s *DeliveryStore) Renew(ctx context.Context, l Lease, d time.Duration) error {
+func (s *SenderStore) Renew(ctx context.Context, l Lease, d time.Duration) error {
 	return s.lease(ctx, "renew lease of webhook endpoint", renewSQL, l, d)
 }
 
-func (s *DeliveryStore) lease(ctx context.Context, what, statement string, l Lease, d time.Duration) error {
+func (s *SenderStore) lease(ctx context.Context, what, statement string, l Lease, d time.Duration) error {
 	var id uuid.UUID
 	err := s.db.Get(ctx, &id, statement, l.EndpointID, l.Token, d.Milliseconds())
 	if errors.Is(err, errNotFound) {
@@ -141,7 +141,7 @@ func (s *DeliveryStore) lease(ctx context.Context, what, statement string, l Lea
 }
 
 // Release releases a lease. It returns no error for a lease that is lost already.
-func (s *DeliveryStore) Release(ctx context.Context, l Lease) error {
+func (s *SenderStore) Release(ctx context.Context, l Lease) error {
 	if _, err := s.db.Exec(ctx, releaseSQL, l.EndpointID, l.Token); err != nil {
 		return fmt.Errorf("release lease of webhook endpoint: %w", err)
 	}

@@ -80,20 +80,20 @@ func TestTake_LockedRow(t *testing.T) {
 // nothing, also if it was frozen right before its commit.
 func TestRecord_LeaseLost(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(t *testing.T, run func(string, ...any), s *webhook.Store, sender *webhook.DeliveryStore, e webhook.Endpoint){
-		"ended": func(_ *testing.T, run func(string, ...any), _ *webhook.Store, _ *webhook.DeliveryStore, e webhook.Endpoint) {
+	for name, lose := range map[string]func(t *testing.T, run func(string, ...any), s *webhook.Store, sender *webhook.SenderStore, e webhook.Endpoint){
+		"ended": func(_ *testing.T, run func(string, ...any), _ *webhook.Store, _ *webhook.SenderStore, e webhook.Endpoint) {
 			run(`UPDATE webhook_endpoints SET lease_until = now() WHERE id = $1`, e.ID)
 		},
-		"taken over": func(t *testing.T, run func(string, ...any), _ *webhook.Store, sender *webhook.DeliveryStore, e webhook.Endpoint) {
+		"taken over": func(t *testing.T, run func(string, ...any), _ *webhook.Store, sender *webhook.SenderStore, e webhook.Endpoint) {
 			run(`UPDATE webhook_endpoints SET lease_until = now() - interval '1 s' WHERE id = $1`, e.ID)
 			take(t, sender, e.ID)
 		},
-		"disabled": func(t *testing.T, _ func(string, ...any), s *webhook.Store, _ *webhook.DeliveryStore, e webhook.Endpoint) {
+		"disabled": func(t *testing.T, _ func(string, ...any), s *webhook.Store, _ *webhook.SenderStore, e webhook.Endpoint) {
 			if _, err := s.Disable(t.Context(), e.CompanyID, e.ID); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"deleted": func(t *testing.T, _ func(string, ...any), s *webhook.Store, _ *webhook.DeliveryStore, e webhook.Endpoint) {
+		"deleted": func(t *testing.T, _ func(string, ...any), s *webhook.Store, _ *webhook.SenderStore, e webhook.Endpoint) {
 			if err := s.Delete(t.Context(), e.CompanyID, e.ID); err != nil {
 				t.Fatal(err)
 			}

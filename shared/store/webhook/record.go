@@ -131,7 +131,7 @@ WHERE id = $2 AND endpoint_id = $1 AND status = 'RUNNING'`
 // Record commits the result of a round: the cursor, the deliveries and the endpoint's health in one transaction. After
 // a crash before the commit the whole round is repeated. disableAfter is how long an endpoint may fail before it is
 // disabled. ErrLeaseLost: nothing was written.
-func (s *DeliveryStore) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
+func (s *SenderStore) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
 	var after Recorded
 	err := inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		var before Endpoint

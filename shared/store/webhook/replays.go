@@ -104,7 +104,7 @@ FROM ranked r WHERE d.id = r.id RETURNING d.id`
 
 // ReplayFailed makes the next failed deliveries of a replay due, at most limit, and records the progress. ErrLeaseLost:
 // nothing was written.
-func (s *DeliveryStore) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
+func (s *SenderStore) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
 	err = inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		var held Endpoint
 		if err := tx.GetContext(ctx, &held, lockHeldSQL, l.EndpointID, l.Token); err != nil {

@@ -61,7 +61,7 @@ WHERE endpoint_id = $1 AND status IN ('RETRYING', 'WAITING') AND email_id IS NOT
 // Load reads the work of the endpoint of a lease. probeAfter is the time from the last failure of an endpoint that is
 // down, or for new events from the last failed attempt of one, to its next probe. ErrLeaseLost: the lease has expired, or the
 // company is suspended.
-func (s *DeliveryStore) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
+func (s *SenderStore) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
 	var r Round
 	err := s.db.Get(ctx, &r.Endpoint, heldSQL, l.EndpointID, l.Token)
 	if errors.Is(err, errNotFound) {

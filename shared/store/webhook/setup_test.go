@@ -13,10 +13,10 @@ import (
 // disableAfter is longer than any test.
 const disableAfter = 120 * time.Hour
 
-func newStore(tb testing.TB) (storetest.Database, *webhook.Store, *webhook.DeliveryStore) {
+func newStore(tb testing.TB) (storetest.Database, *webhook.Store, *webhook.SenderStore) {
 	tb.Helper()
 	d := storetest.New(tb)
-	return d, webhook.New(d.Store.DB()), webhook.NewDeliveryStore(d.Store.DB())
+	return d, webhook.New(d.Store.DB()), webhook.NewSenderStore(d.Store.DB())
 }
 
 // newEndpoint creates an endpoint of the company.
@@ -39,7 +39,7 @@ func find(tb testing.TB, s *webhook.Store, company, id uuid.UUID) webhook.Endpoi
 }
 
 // take takes the lease of the endpoint for a minute.
-func take(tb testing.TB, sender *webhook.DeliveryStore, endpoint uuid.UUID) webhook.Lease {
+func take(tb testing.TB, sender *webhook.SenderStore, endpoint uuid.UUID) webhook.Lease {
 	tb.Helper()
 	l := webhook.Lease{EndpointID: endpoint, Token: uuid.New()}
 	if err := sender.Take(tb.Context(), l, time.Minute); err != nil {

@@ -81,7 +81,7 @@ func (p program) eventsReader(database *dbcheck.Check, counter *steps.Counter) (
 func (p program) webhooks() *webhook.Service {
 	c := p.config.Webhooks
 	return webhook.New(webhook.Params{
-		Log: p.log, Store: webhookstore.NewDeliveryStore(p.webhookDB.DB()), Ring: c.CPFCNPJKeys, Metrics: webhook.NewMetrics(p.registry),
+		Log: p.log, Store: webhookstore.NewSenderStore(p.webhookDB.DB()), Ring: c.CPFCNPJKeys, Metrics: webhook.NewMetrics(p.registry),
 		Sender:   webhook.NewSender(webhook.SenderParams{AllowPrivate: c.AllowPrivate, RefusedNetworks: c.RefusedNetworks}),
 		Schedule: c.WebhookBackoff, ProbeAfter: c.ProbeInterval, DisableAfter: c.DisableAfter,
 		Concurrency: c.WebhookConcurrency, ConcurrencyPerCompany: c.WebhookConcurrency / 4,

@@ -17,7 +17,7 @@ import (
 
 // dying is a store whose process dies around one call: nothing that it writes afterwards arrives.
 type dying struct {
-	*hooks.DeliveryStore
+	*hooks.SenderStore
 	at    string
 	skip  int32
 	calls atomic.Int32
@@ -44,29 +44,29 @@ func (d *dying) step(name string, do func() error) error {
 }
 
 func (d *dying) Take(ctx context.Context, l hooks.Lease, t time.Duration) error {
-	return d.step("take", func() error { return d.DeliveryStore.Take(ctx, l, t) })
+	return d.step("take", func() error { return d.SenderStore.Take(ctx, l, t) })
 }
 
 func (d *dying) Release(ctx context.Context, l hooks.Lease) error {
-	return d.step("release", func() error { return d.DeliveryStore.Release(ctx, l) })
+	return d.step("release", func() error { return d.SenderStore.Release(ctx, l) })
 }
 
 func (d *dying) Renew(ctx context.Context, l hooks.Lease, t time.Duration) error {
-	return d.step("renew", func() error { return d.DeliveryStore.Renew(ctx, l, t) })
+	return d.step("renew", func() error { return d.SenderStore.Renew(ctx, l, t) })
 }
 
 func (d *dying) Load(ctx context.Context, l hooks.Lease, probe time.Duration) (r hooks.Round, err error) {
-	err = d.step("load", func() error { r, err = d.DeliveryStore.Load(ctx, l, probe); return err })
+	err = d.step("load", func() error { r, err = d.SenderStore.Load(ctx, l, probe); return err })
 	return r, err
 }
 
 func (d *dying) Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (p hooks.EventPage, err error) {
-	err = d.step("read", func() error { p, err = d.DeliveryStore.Read(ctx, company, after, filter, limit); return err })
+	err = d.step("read", func() error { p, err = d.SenderStore.Read(ctx, company, after, filter, limit); return err })
 	return p, err
 }
 
 func (d *dying) Record(ctx context.Context, l hooks.Lease, r hooks.Result, after time.Duration) (done hooks.Recorded, err error) {
-	err = d.step("record", func() error { done, err = d.DeliveryStore.Record(ctx, l, r, after); return err })
+	err = d.step("record", func() error { done, err = d.SenderStore.Record(ctx, l, r, after); return err })
 	return done, err
 }
 
@@ -88,7 +88,7 @@ func TestService_DeathRepeatsAndNeverSkips(t *testing.T) {
 				return http.StatusOK
 			})
 			w.emit(t, company, 40, 5)
-			broken := &dying{DeliveryStore: w.Sending, at: at, skip: 1}
+			broken := &dying{SenderStore: w.Sending, at: at, skip: 1}
 			if at == "take/after" || at == "release/before" {
 				broken.skip = 0
 			}

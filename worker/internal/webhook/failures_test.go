@@ -21,7 +21,7 @@ import (
 
 // counting is a store that keeps when each endpoint was taken.
 type counting struct {
-	*hooks.DeliveryStore
+	*hooks.SenderStore
 	mu    sync.Mutex
 	taken map[uuid.UUID][]time.Time
 }
@@ -30,7 +30,7 @@ func (c *counting) Take(ctx context.Context, l hooks.Lease, d time.Duration) err
 	c.mu.Lock()
 	c.taken[l.EndpointID] = append(c.taken[l.EndpointID], time.Now())
 	c.mu.Unlock()
-	return c.DeliveryStore.Take(ctx, l, d)
+	return c.SenderStore.Take(ctx, l, d)
 }
 
 func (c *counting) of(r *receiver) []time.Time {
@@ -78,7 +78,7 @@ func TestService_MissingKey(t *testing.T) {
 	}
 	unlock := w.lockSecrets(t, failing)
 	w.emit(t, company, 2, 3)
-	store := &counting{DeliveryStore: w.Sending, taken: map[uuid.UUID][]time.Time{}}
+	store := &counting{SenderStore: w.Sending, taken: map[uuid.UUID][]time.Time{}}
 	s := w.service(func(p *webhook.Params) { p.Store, p.Log = store, slog.New(slog.NewTextHandler(log, nil)) })
 	const first = 400 * time.Millisecond
 	s.SetFailureWait(first)
@@ -116,7 +116,7 @@ func TestService_MissingKeyOfMany(t *testing.T) {
 	}
 	w.lockSecrets(t, failing)
 	w.emit(t, company, 1, 1)
-	store := &counting{DeliveryStore: w.Sending, taken: map[uuid.UUID][]time.Time{}}
+	store := &counting{SenderStore: w.Sending, taken: map[uuid.UUID][]time.Time{}}
 	s := w.service(func(p *webhook.Params) { p.Store = store })
 	s.SetTurns(1, time.Hour)
 	s.SetFailureWait(time.Hour) // an endpoint that occupies the only place does so until the test has failed

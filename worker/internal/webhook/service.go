@@ -50,7 +50,7 @@ const (
 	stopTime = 5 * time.Second
 )
 
-// Store has the database operations of the service. *webhook.DeliveryStore implements it.
+// Store has the database operations of the service. *webhook.SenderStore implements it.
 type Store interface {
 	Count(ctx context.Context) (hooks.Counts, error)
 	Head(ctx context.Context) (int64, error)

@@ -30,7 +30,7 @@ import (
 type world struct {
 	storetest.Database
 	Hooks   *hooks.Store
-	Sending *hooks.DeliveryStore
+	Sending *hooks.SenderStore
 	Ring    keyring.Ring
 }
 
@@ -41,7 +41,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	d := storetest.New(t)
-	return &world{Database: d, Hooks: hooks.New(d.Store.DB()), Sending: hooks.NewDeliveryStore(d.Store.DB()), Ring: ring}
+	return &world{Database: d, Hooks: hooks.New(d.Store.DB()), Sending: hooks.NewSenderStore(d.Store.DB()), Ring: ring}
 }
 
 // start starts a service. change may be nil. It stops with the test.

@@ -17,7 +17,7 @@ import (
 
 // blocking is a store whose statements for one company do not end until released.
 type blocking struct {
-	*hooks.DeliveryStore
+	*hooks.SenderStore
 	company uuid.UUID
 	free    chan struct{}
 	running atomic.Int32
@@ -33,7 +33,7 @@ func (b *blocking) Read(ctx context.Context, company uuid.UUID, after hooks.Curs
 		case <-ctx.Done():
 		}
 	}
-	return b.DeliveryStore.Read(ctx, company, after, filter, limit)
+	return b.SenderStore.Read(ctx, company, after, filter, limit)
 }
 
 // One company's endpoints with slow statements do not keep the connections from another company.
@@ -46,7 +46,7 @@ func TestService_SlowStatements(t *testing.T) {
 		all = append(all, w.endpoint(t, busy))
 	}
 	other := w.endpoint(t, quiet)
-	store := &blocking{DeliveryStore: w.Sending, company: busy, free: make(chan struct{})}
+	store := &blocking{SenderStore: w.Sending, company: busy, free: make(chan struct{})}
 	w.start(t, func(p *webhook.Params) { p.Store = store })
 	w.emit(t, busy, 5, 2)
 	waittest.Until(t, "statements of the busy company", func() bool { return store.running.Load() > 0 })
