@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/check.sh
 #
-# Every check that needs no running service: format, vet, lint with the import rules, modules, shell scripts, openapi.yaml.
+# Every check that needs no running service: format, lint with go vet's analyzers and the import rules, modules, shell scripts,
+# openapi.yaml.
 # One line per check; all run even when one fails. scripts/test.sh runs the tests.
 set -euo pipefail
 
@@ -57,6 +58,17 @@ api_dependencies() {
 }
 
 tidy() { go mod tidy -C "$1" -diff; }
+
+# With the same versions in every module, go.work and a module alone build, and test, the same code, from the same cache.
+one_version() {
+	local module used=()
+	for module in "${modules[@]}"; do
+		used+=("$(GOWORK=off go list -C "$module" -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./...)") || return
+	done
+	local different
+	different=$(printf '%s\n' "${used[@]}" | grep -v '^email-gateway/' | sort -u | awk '$1 == last { print last, version, "and", $2 } { last = $1; version = $2 }')
+	[[ -z $different ]] || { echo "$different" && echo "run go work sync, and go mod tidy in each module" && return 1; }
+}
 
 # It compiles as go build does, but does not link the programs.
 build_alone() { GOWORK=off go list -C "$1" -export -deps ./... >/dev/null; }
@@ -147,9 +159,9 @@ alert_rules() {
 
 check "five modules" module_count
 check gofmt format
-check "go vet" go vet work
 check "golangci-lint $lint_version" lint
 check "what the api depends on" api_dependencies
+check "one version of each module" one_version
 for module in "${modules[@]}"; do
 	check "go mod tidy: ${module##*/}" tidy "$module"
 	check "build without go.work: ${module##*/}" build_alone "$module"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--ci] [--long] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run TestBreaker
 #
-# Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time, and then
+# Runs the tests of every module but those of long-tests.txt, or with --long only those, two packages at a time, and then
 # some system tests with the race detector in the programs too. With packages as arguments it runs all their tests, and
 # with -run all those that match. All test binaries have the race detector and use separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
 # the exit code are those of go test. With --ci, which .ci/run passes to both runs, tests that fail run once more at the end, alone,
@@ -86,8 +86,8 @@ eval "$urls"
 # A binary with the race detector waits a second when it exits.
 export GORACE=${GORACE:-atexit_sleep_ms=50}
 
-# Most tests mostly wait: more than two at a time use two cores better, also more than two packages. check.sh runs go vet, and stack traces need no DWARF: without
-# both, the tests are built in two thirds of the time.
+# Most tests mostly wait: more than two at a time use two cores better, also more than two packages. check.sh runs go vet's
+# analyzers, and stack traces need no DWARF: without both, the tests are built in two thirds of the time.
 run() {
 	local flags=(-race -count=1 -vet=off -ldflags=-w -timeout 45m) tested=() argument
 	if [[ ! $ci ]]; then
@@ -108,7 +108,7 @@ packages=()
 if [[ $long ]]; then
 	names_a_package "$@" || mapfile -t packages < <(awk '!/^#/ && !seen[$1]++ {print $1}' scripts/long-tests.txt)
 	status=0
-	run -p 1 -parallel 8 -run "$long_tests" "$@" "${packages[@]}" || status=$?
+	run -p 2 -parallel 8 -run "$long_tests" "$@" "${packages[@]}" || status=$?
 	names_a_package "$@" || E2E_RACE=yes run -parallel 8 -run "$raced_tests" "$@" ./scripts/e2e/ || status=$?
 	exit "$status"
 elif names_a_package "$@"; then
