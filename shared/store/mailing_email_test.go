@@ -180,3 +180,36 @@ func TestAdvance_LockedPausedMailing(t *testing.T) {
 		t.Errorf("a count: %+v, %v", tally, err)
 	}
 }
+
+// A mailing is counted however long ago it was counted last: it may have been scheduled, held or paused for days. A rate
+// that is nearly 0 is 0.
+func TestCountMailing_Rate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		since string
+		rate  float64
+		want  func(rate float64) bool
+	}{
+		"after a second":    {since: "1 s", want: func(rate float64) bool { return rate > 0.05 && rate < 0.2 }},
+		"after three hours": {since: "3 h", want: func(rate float64) bool { return rate == 0 }},
+		"after years":       {since: "10 years", want: func(rate float64) bool { return rate == 0 }},
+		"in the future":     {since: "-1 h", rate: 5, want: func(rate float64) bool { return rate == 5 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			m := storetest.NewMailing(company, nil)
+			ingested(t, d, m, given(entry(2, "a@example.com", ""), entry(3, "b@example.com", "")))
+			run(t, d, `UPDATE mailing_entries SET status = CASE line_no WHEN 2 THEN 'SENT' ELSE 'QUEUED' END`)
+			run(t, d, `UPDATE mailings SET status = 'SENDING', expanded_at = now(), expanded_to = last_entry, rate = $1, counted_at = now() - $2::interval`, c.rate, c.since)
+			tally, err := d.Store.CountMailing(t.Context(), m.ID)
+			if err != nil || !tally.Applied || tally.Sent != 1 {
+				t.Fatalf("count: %+v, %v", tally, err)
+			}
+			if rate := ask[float64](t, d, `SELECT rate FROM mailings`); !c.want(rate) {
+				t.Errorf("rate: %v", rate)
+			}
+		})
+	}
+}

@@ -39,6 +39,10 @@ func TestFindMailing(t *testing.T) {
 	if got.Ended() != 13 || got.Remaining() != 2*time.Second {
 		t.Errorf("ended %d, remaining %v", got.Ended(), got.Remaining())
 	}
+	got.Rate = 1e-30
+	if left := got.Remaining(); left != 0 {
+		t.Errorf("remaining %v at a rate of nearly 0", left)
+	}
 	for _, err := range []error{
 		second(d.Store.FindMailing(t.Context(), d.Company(t), m.ID)),
 		second(d.Store.FindMailing(t.Context(), company, uuid.New())),

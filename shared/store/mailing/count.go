@@ -102,12 +102,14 @@ FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 // that is added to the row meanwhile does not count. The statement also
 // deletes the marks $16, which the count includes (by mailing_marks_pkey).
 //
-// The rate is a mean over about the last 10 s. It writes updated_at only if the status changes.
-// counted_at of a cancelled or failed mailing stays NULL while it has queued entries or an
-// EntryAction, and until its last count.
+// The rate is a mean over about the last 10 s, and 0 below one entry per 1,000 s. The last count may
+// be days old, but Postgres refuses exp of less than about -745 as an underflow.
+//
+// The statement writes updated_at only if the status changes. counted_at of a cancelled or failed
+// mailing stays NULL while it has queued entries or an EntryAction, and until its last count.
 const writeTallySQL = `
 WITH tally AS (
-    SELECT m.id, n.*, w.whole, extract(epoch FROM now() - m.counted_at)::double precision AS seconds,
+    SELECT m.id, n.*, w.whole, m.rate, nullif(greatest(extract(epoch FROM now() - m.counted_at)::double precision, 0), 0) AS seconds,
            n.ended - (m.sent + m.failed + m.unknown + m.suppressed + m.expired + m.cancelled + m.invalid_later) AS more,
            CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND w.whole THEN 'COMPLETED'
                 WHEN m.status = 'COMPLETED' AND NOT w.whole THEN 'SENDING' ELSE m.status END AS status
@@ -124,14 +126,13 @@ WITH tally AS (
     UPDATE mailings m SET
         queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
         cancelled = t.cancelled, invalid_later = t.invalid_later,
-        rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' THEN 0
-                    WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
-                    ELSE m.rate END,
+        rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' OR r.mean < 0.001 THEN 0 ELSE coalesce(r.mean, t.rate) END,
         status = t.status,
         completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
         updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
         counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
     FROM tally t
+    CROSS JOIN LATERAL (SELECT t.rate + (1 - exp(-least(t.seconds, 600) / 10)) * (t.more / t.seconds - t.rate) AS mean) r
     WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
       AND (m.counted_at IS NOT NULL OR m.updated_at::text = $15)
     RETURNING m.status

@@ -106,13 +106,20 @@ func (m Mailing) Ended() int {
 	return m.InvalidLater + m.Sent + m.Failed + m.Suppressed + m.Expired + m.Cancelled + m.Unknown
 }
 
+// longestRemaining is the longest time that is an estimate and not the sign of a mailing that makes no progress.
+const longestRemaining = 366 * 24 * time.Hour
+
 // Remaining returns how long the remaining entries take at the current rate; 0 = unknown, or done.
 func (m Mailing) Remaining() time.Duration {
 	left := m.Accepted - m.Ended()
 	if m.Rate <= 0 || left <= 0 || m.Status == Cancelled {
 		return 0
 	}
-	return time.Duration(float64(left) / m.Rate * float64(time.Second))
+	seconds := float64(left) / m.Rate
+	if seconds > longestRemaining.Seconds() { // the conversion could overflow
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 const mailingColumns = `
