@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -635,13 +636,26 @@ func TestPartitioner_Postponed(t *testing.T) {
 	}
 }
 
-// The round after one that met a table in use does not wait for an hour.
+// The round after one that met a table in use begins after a minute, also if it was in use for every step of the round.
 func TestPartitioner_RetriesSoon(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
-		Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(registry), Registry: registry, Postponed: time.Millisecond,
-		Store: partitions{make: func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) }},
-	}))
-	waittest.Until(t, "a second and a third round", func() bool { return done(t, "partition_postponed", registry) > 4 })
+	synctest.Test(t, func(t *testing.T) {
+		var rounds atomic.Int64
+		run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+			Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: prometheus.NewRegistry(),
+			Logs: day, Events: day,
+			Store: partitions{
+				make: func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) },
+				drop: func(retention.Log, time.Duration) (retention.DroppedPartition, error) {
+					<-time.After(200 * time.Millisecond)
+					return retention.DroppedPartition{}, fmt.Errorf("drop: %w", retention.ErrInUse)
+				},
+				missing: func(context.Context) ([]retention.MissingPartitions, error) { rounds.Add(1); return nil, nil },
+			},
+		}))
+		<-time.After(20*time.Minute + 30*time.Second)
+		if n := rounds.Load(); n < 20 || n > 21 {
+			t.Errorf("%d rounds in 20 minutes", n)
+		}
+	})
 }

@@ -39,6 +39,7 @@ type Partitioner struct {
 	*service.Loop
 	params           PartitionerParams
 	again            chan struct{} // wakes the loop after a postponed round
+	postponed        bool          // by this round
 	missing, overdue *prometheus.GaugeVec
 }
 
@@ -76,6 +77,8 @@ func NewPartitioner(p PartitionerParams) *Partitioner {
 }
 
 func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
+	r.postponed = false
+	defer r.wakeLater()
 	for _, kept := range []struct {
 		log retention.Log
 		age time.Duration
@@ -163,11 +166,20 @@ func (r *Partitioner) orLater(err error) error {
 	}
 	r.params.Actions.Count(partitionPostponed, 1)
 	r.params.Log.Info("partitions postponed", "error", err)
+	r.postponed = true
+	return nil
+}
+
+// wakeLater wakes the loop once for a round in which anything was postponed. With a wake-up for each of up to four
+// postponed steps there would be more rounds every minute, until their lock requests blocked the logs nearly all the time.
+func (r *Partitioner) wakeLater() {
+	if !r.postponed {
+		return
+	}
 	time.AfterFunc(r.params.Postponed, func() {
 		select {
 		case r.again <- struct{}{}:
 		default: // the loop is woken already
 		}
 	})
-	return nil
 }
