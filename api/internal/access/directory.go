@@ -40,7 +40,8 @@ const (
 	// cached limits the number of cached keys, and separately of ids that do not exist, so that
 	// guessed ids do not evict existing ones.
 	cached = 10_000
-	// findTimeout is independent of the request's context: other requests share the lookup.
+	// findTimeout limits a lookup, which requests share, and how long a request waits for it. A lookup may take longer: the
+	// driver does not notice the end of a context while it reads from a server that has stopped answering.
 	findTimeout = 5 * time.Second
 	// lookUpsAtOnce limits the connections used by lookups. Ids that arrive meanwhile share the
 	// next lookup: a flood of invented keys makes lookups larger, and a valid key waits for at
@@ -90,7 +91,7 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*tenant.Call
 	if err != nil {
 		return nil, ErrMalformedKey
 	}
-	caller, err := d.find(key.ID)
+	caller, err := d.find(ctx, key.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +114,8 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*tenant.Call
 // Recheck returns what the database now says of a caller whose key was accepted earlier: work that
 // takes longer than keep must not end with a key that is no longer valid. Errors: ErrUnknownKey,
 // which ErrExpiredKey wraps, and those of the database.
-func (d *Directory) Recheck(caller *tenant.Caller) (*tenant.Caller, error) {
-	found, err := d.find(caller.KeyID)
+func (d *Directory) Recheck(ctx context.Context, caller *tenant.Caller) (*tenant.Caller, error) {
+	found, err := d.find(ctx, caller.KeyID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -127,16 +128,22 @@ func (d *Directory) Recheck(caller *tenant.Caller) (*tenant.Caller, error) {
 }
 
 // find returns nil if there is no such key.
-func (d *Directory) find(id string) (*tenant.Caller, error) {
+func (d *Directory) find(ctx context.Context, id string) (*tenant.Caller, error) {
 	if caller, ok := d.known.get(id); ok {
 		return caller, nil
 	}
 	if _, ok := d.unknown.get(id); ok {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
 	l := d.join(id)
-	<-l.done
-	return l.found[id], l.err
+	select {
+	case <-l.done:
+		return l.found[id], l.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("look up an API key: %w", ctx.Err())
+	}
 }
 
 // join adds the id to the next lookup, unless one for it is pending.

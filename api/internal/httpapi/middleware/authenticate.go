@@ -51,7 +51,7 @@ func (m *Middleware) Authenticate(c *gin.Context) error {
 // upload is committed, and between the pieces of a download.
 func (m *Middleware) StillValid(c *gin.Context) error {
 	v := reqctx.StateOf(c)
-	caller, err := m.directory.Recheck(v.Caller)
+	caller, err := m.directory.Recheck(c.Request.Context(), v.Caller)
 	switch {
 	case err != nil:
 		return err
