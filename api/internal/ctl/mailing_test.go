@@ -198,6 +198,12 @@ func TestMailing_CancelledByOperator(t *testing.T) {
 	if got := by.run(t, "company", "cancel-mailing", id); got.code == ctl.ExitOK || !strings.Contains(got.stderr, "--reason") {
 		t.Errorf("without a reason: %+v", got)
 	}
+	if text := by.must(t, "company", "mailings", "Acme"); !strings.Contains(text, id) || !strings.Contains(text, "PAUSED") || strings.Contains(text, "--limit") {
+		t.Errorf("the company's mailings: %s", text)
+	}
+	if text := by.must(t, "company", "mailings", "Acme", "--json"); !strings.Contains(text, `"mailingId": "`+id+`"`) {
+		t.Errorf("the company's mailings: %s", text)
+	}
 	var cancelled struct{ MailingID, CompanyID, Status string }
 	by.decode(t, &cancelled, "company", "cancel-mailing", id, "--reason", "it has left")
 	if cancelled.MailingID != id || cancelled.Status != "CANCELLED" {

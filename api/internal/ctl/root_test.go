@@ -19,7 +19,7 @@ func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"company quota", "company quota show", "company quota set", "company usage",
-		"company webhook", "company webhook list", "company webhook disable", "company webhook enable", "company cancel-mailing",
+		"company webhook", "company webhook list", "company webhook disable", "company webhook enable", "company mailings", "company cancel-mailing",
 		"company reputation", "company reputation show", "company reputation set", "company reputation resume",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",

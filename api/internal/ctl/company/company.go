@@ -14,6 +14,6 @@ func Command(c *command.Invocation) *cobra.Command {
 		"A company is a tenant: it has API keys, sender domains and emails.",
 		`  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl company suspend Acme --reason 'unpaid since October'`)
-	cmd.AddCommand(createCommand(c), listCommand(c), showCommand(c), suspendCommand(c), resumeCommand(c), retentionCommand(c), quotaCommand(c), webhookCommand(c), cancelMailingCommand(c), reputationCommand(c), usageCommand(c))
+	cmd.AddCommand(createCommand(c), listCommand(c), showCommand(c), suspendCommand(c), resumeCommand(c), retentionCommand(c), quotaCommand(c), webhookCommand(c), mailingsCommand(c), cancelMailingCommand(c), reputationCommand(c), usageCommand(c))
 	return cmd
 }
