@@ -41,7 +41,7 @@ func TestTakeDue_Bound(t *testing.T) {
 	probe := dispatch.LaneProbe{ID: lane}
 	take := func(since dispatch.Position, want int) {
 		t.Helper()
-		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTurn{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: since}, Most: 10}})
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTake{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: since}, Limit: 10}})
 		if err != nil || len(batch.Rows) != want {
 			t.Errorf("took %d rows, want %d, %v", len(batch.Rows), want, err)
 		}
@@ -72,7 +72,7 @@ func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
 	lane := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
 	var first dispatch.Position
 	for took := 0; took < len(ids); took += 10 {
-		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTurn{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: first}, Most: 10}})
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTake{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: first}, Limit: 10}})
 		if err != nil || len(batch.Rows) != 10 || batch.Rows[0].ID != ids[took] {
 			t.Fatalf("took %d rows after %d, %v", len(batch.Rows), took, err)
 		}
@@ -112,7 +112,7 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	}
 	db := storetest.Connect(t, d, store.Options{})
 	for _, drained := range []bool{false, true} {
-		batch, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns([]int64{lane}, 2990))
+		batch, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes([]int64{lane}, 2990))
 		if err != nil || len(batch.Rows) == 0 {
 			t.Fatalf("took %d rows, %v", len(batch.Rows), err)
 		}

@@ -107,7 +107,7 @@ func TestPostgresAway(t *testing.T) {
 	}
 	_, advanceErr := s.Advance(t.Context(), outbox.Transition{ID: uuid.New()})
 	_, loadErr := s.NewLoader().Load(t.Context(), uuid.New())
-	_, dispatchErr := s.TakeDue(t.Context(), slot(), dispatch.EvenTurns([]int64{1}, 1))
+	_, dispatchErr := s.TakeDue(t.Context(), slot(), dispatch.EvenTakes([]int64{1}, 1))
 	for name, err := range map[string]error{
 		"accept":     s.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
 		"advance":    advanceErr,

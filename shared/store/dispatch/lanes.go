@@ -195,17 +195,17 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	return found, nil
 }
 
-// LaneTurn is the maximum number of rows that a dispatcher takes from a lane.
-type LaneTurn struct {
+// LaneTake is the maximum number of rows that a dispatcher takes from a lane.
+type LaneTake struct {
 	LaneProbe
-	Most int
+	Limit int
 }
 
-// EvenTurns returns a turn of at most most rows for each of the lanes.
-func EvenTurns(lanes []int64, limit int) []LaneTurn {
-	turns := make([]LaneTurn, len(lanes))
+// EvenTakes takes at most limit rows from each of the lanes.
+func EvenTakes(lanes []int64, limit int) []LaneTake {
+	takes := make([]LaneTake, len(lanes))
 	for i, id := range lanes {
-		turns[i] = LaneTurn{LaneProbe: LaneProbe{ID: id}, Most: limit}
+		takes[i] = LaneTake{LaneProbe: LaneProbe{ID: id}, Limit: limit}
 	}
-	return turns
+	return takes
 }

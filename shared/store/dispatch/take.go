@@ -41,18 +41,18 @@ type takeScalars struct {
 }
 
 // leaseJobsParameters are the parameters of lease_jobs.sql.
-var leaseJobsParameters = pg.Parameters[takeScalars, LaneTurn]{
+var leaseJobsParameters = pg.Parameters[takeScalars, LaneTake]{
 	Scalars: []pg.Scalar[takeScalars]{pg.One("count", "bigint", func(s takeScalars) any { return s.count })},
-	Columns: []pg.Column[LaneTurn]{
-		pg.Each("id", "bigint", pg.BigInts, func(l *LaneTurn) int64 { return l.ID }),
-		pg.Each("since", "timestamptz", pg.StartTimes, func(l *LaneTurn) time.Time { return l.Since.NextAt }),
-		pg.Each("since_id", "uuid", pg.UUIDs, func(l *LaneTurn) uuid.UUID { return l.Since.ID }),
-		pg.Each("most", "bigint", pg.BigInts, func(l *LaneTurn) int64 { return int64(l.Most) }),
+	Columns: []pg.Column[LaneTake]{
+		pg.Each("id", "bigint", pg.BigInts, func(l *LaneTake) int64 { return l.ID }),
+		pg.Each("since", "timestamptz", pg.StartTimes, func(l *LaneTake) time.Time { return l.Since.NextAt }),
+		pg.Each("since_id", "uuid", pg.UUIDs, func(l *LaneTake) uuid.UUID { return l.Since.ID }),
+		pg.Each("row_limit", "bigint", pg.BigInts, func(l *LaneTake) int64 { return int64(l.Limit) }),
 	},
 }
 
 // takeDueParameters are the parameters of take_due.sql.
-var takeDueParameters = pg.Parameters[takeScalars, LaneTurn]{
+var takeDueParameters = pg.Parameters[takeScalars, LaneTake]{
 	Scalars: slices.Concat(leaseJobsParameters.Scalars, []pg.Scalar[takeScalars]{
 		pg.One("slot_id", "uuid", func(s takeScalars) any { return s.slot.ID }),
 		pg.One("published_at", "timestamptz", func(s takeScalars) any { return s.slot.Published }),
@@ -75,9 +75,9 @@ RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at, EXIST
 // TakeDue takes due emails from lanes. They are ENQUEUED when it returns, and the caller then publishes their tasks or releases
 // them. If the caller dies before that, the rescuer finds the emails without a task. After an error the emails may or may not
 // have been taken.
-func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch, error) {
+func (s *Store) TakeDue(ctx context.Context, slot Slot, takes []LaneTake) (Batch, error) {
 	return s.take(func(rows any) error {
-		return s.takeDue.Select(ctx, rows, takeDueParameters.Arguments(takeScalars{len(turns), slot}, turns)...)
+		return s.takeDue.Select(ctx, rows, takeDueParameters.Arguments(takeScalars{len(takes), slot}, takes)...)
 	})
 }
 
@@ -120,9 +120,9 @@ const leaseSQL = `interval '8 s'`
 
 // LeaseJobs takes due bulk jobs from lanes, for 8 s. The caller publishes them, and calls MarkPublished when the broker has
 // confirmed them. Jobs whose lease ends before that are taken again: consumers are idempotent.
-func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) {
+func (s *Store) LeaseJobs(ctx context.Context, takes []LaneTake) (Batch, error) {
 	return s.take(func(rows any) error {
-		return s.db.SelectContext(ctx, rows, sql.LeaseJobs, leaseJobsParameters.Arguments(takeScalars{count: len(turns)}, turns)...)
+		return s.db.SelectContext(ctx, rows, sql.LeaseJobs, leaseJobsParameters.Arguments(takeScalars{count: len(takes)}, takes)...)
 	})
 }
 

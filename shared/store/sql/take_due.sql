@@ -10,23 +10,23 @@
 --   $4   id                   bigint[]
 --   $5   since                timestamptz[]
 --   $6   since_id             uuid[]
---   $7   most                 bigint[]
+--   $7   row_limit            bigint[]
 --
 -- EXPLAIN EXECUTE take_due (0, '00000000-0000-0000-0000-000000000000', now(), '{}', '{}', '{}', '{}');
 WITH
 -- due finds the due rows of each lane (along email_outbox_lane_claim), from the lane's position since, since_id on and at
--- most as many as most, and locks them. It skips rows that another transaction has locked. had_task: a delayed task should
+-- most its row_limit, and locks them. It skips rows that another transaction has locked. had_task: a delayed task should
 -- have run the row.
 due AS MATERIALIZED (
     SELECT due.* FROM (
-        SELECT * FROM unnest($4::bigint[], $5::timestamptz[], $6::uuid[], $7::bigint[]) AS t(id, since, since_id, most) LIMIT $1 /* count */
+        SELECT * FROM unnest($4::bigint[], $5::timestamptz[], $6::uuid[], $7::bigint[]) AS t(id, since, since_id, row_limit) LIMIT $1 /* count */
     ) lane
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_at, o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id) AS had_task FROM email_outbox o
         WHERE o.lane_id = lane.id AND (o.next_at, o.id) >= (lane.since, lane.since_id) AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
-        ORDER BY o.next_at, o.id LIMIT lane.most
+        ORDER BY o.next_at, o.id LIMIT lane.row_limit
         FOR UPDATE SKIP LOCKED
     ) due
 ),

@@ -32,9 +32,9 @@ type Outbox interface {
 	WaitingLanes(ctx context.Context) (dispatch.WaitingLanes, error)
 	ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error)
 	NewLanes(ctx context.Context, within time.Duration) ([]int64, error)
-	TakeDue(ctx context.Context, slot dispatch.Slot, turns []dispatch.LaneTurn) (dispatch.Batch, error)
+	TakeDue(ctx context.Context, slot dispatch.Slot, takes []dispatch.LaneTake) (dispatch.Batch, error)
 	ForgetBatch(ctx context.Context, slot dispatch.Slot) error
-	LeaseJobs(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error)
+	LeaseJobs(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
 	Release(ctx context.Context, takenAt time.Time, rows []dispatch.Release) (left int, err error)
 	// StillTaken counts the emails of a batch that are not finished.
@@ -174,7 +174,7 @@ func (d *Dispatcher) forwardWakes(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.lanes.turned: // a listing has found live lanes
+		case <-d.lanes.becameLive: // a listing has found live lanes
 		case <-woken:
 			d.lanes.invalidate()
 		}

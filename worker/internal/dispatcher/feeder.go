@@ -150,7 +150,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	errs := make([]error, concurrent)
 	var moving sync.WaitGroup
 	for i := range concurrent {
-		chosen := f.live.turns.share(f.live.all, min(room, batch))
+		chosen := f.live.roundRobin.share(f.live.all, min(room, batch))
 		moving.Go(func() {
 			drained[i], perCompany[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
@@ -160,7 +160,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	}
 	moving.Wait()
 	for _, recipients := range perCompany {
-		f.live.turns.addRecipients(f.size.several(), recipients)
+		f.live.roundRobin.addRecipients(f.size.several(), recipients)
 	}
 	for _, unused := range f.sources[concurrent:] {
 		errs = append(errs, unused.idle(ctx))
@@ -178,7 +178,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 	committing, end := withExtraTime(ctx, stopTime)
 	defer end()
 	start := time.Now()
-	taken, err := from.take(committing, laneTurns(chosen))
+	taken, err := from.take(committing, laneTakes(chosen))
 	if err != nil {
 		return nil, nil, err
 	}

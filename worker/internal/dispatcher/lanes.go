@@ -50,16 +50,16 @@ type Wakes interface {
 // A poll probes the lanes that are due, that were named, or that have new rows, so its cost does not grow with the number of
 // lanes that only have later rows. The full listing reads the other lanes in a separate loop: see list.
 type lanes struct {
-	outbox   Outbox
-	wakes    Wakes // nil = polling only
-	interval time.Duration
-	schedule *schedule
-	outdated atomic.Pointer[time.Time] // the result of a poll that began before this time is outdated
-	taken    atomic.Int64              // emails taken since the last poll began
-	requests chan struct{}             // wakes the listing loop
-	turned   chan struct{}             // receives when a listing has made lanes live
-	resume   time.Time                 // when the listing loop may list again
-	turn     chan struct{}             // mutex of the fields below
+	outbox     Outbox
+	wakes      Wakes // nil = polling only
+	interval   time.Duration
+	schedule   *schedule
+	outdated   atomic.Pointer[time.Time] // the result of a poll that began before this time is outdated
+	taken      atomic.Int64              // emails taken since the last poll began
+	requests   chan struct{}             // wakes the listing loop
+	becameLive chan struct{}             // receives when a listing has made lanes live
+	resume     time.Time                 // when the listing loop may list again
+	lock       chan struct{}             // mutex of the fields below
 
 	breakerClosed bool
 	startedAt     time.Time
@@ -77,7 +77,7 @@ func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
 	}
 	return &lanes{
 		outbox: outbox, wakes: wakes, interval: interval, schedule: newSchedule(),
-		requests: make(chan struct{}, 1), turned: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		requests: make(chan struct{}, 1), becameLive: make(chan struct{}, 1), lock: make(chan struct{}, 1),
 	}
 }
 
@@ -89,10 +89,10 @@ func (l *lanes) invalidate() {
 
 // of returns the live lanes of a queue, ordered by company, and until when they are valid.
 func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until time.Time, err error) {
-	if err := l.begin(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	defer l.end()
+	defer l.release()
 	if !l.fresh() {
 		if err := l.poll(ctx); err != nil {
 			return nil, time.Time{}, err
@@ -110,10 +110,10 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 // that the circuit breaker has opened: the feeder must stop using its lanes.
 func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, breakerOpen bool, err error) {
 	select {
-	case l.turn <- struct{}{}:
+	case l.lock <- struct{}{}:
 		err = l.probeNamed(ctx)
 		breakerOpen = !l.breakerClosed && email.QueueWeight(queue) > 0
-		l.end()
+		l.release()
 		if err != nil || breakerOpen {
 			return nil, breakerOpen, err
 		}
@@ -156,16 +156,16 @@ func (l *lanes) applyWakeups() {
 	}
 }
 
-func (l *lanes) begin(ctx context.Context) error {
+func (l *lanes) acquire(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
+	case l.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (l *lanes) end() { <-l.turn }
+func (l *lanes) release() { <-l.lock }
 
 func (l *lanes) fresh() bool {
 	outdated := l.outdated.Load()

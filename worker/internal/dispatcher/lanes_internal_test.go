@@ -385,7 +385,7 @@ func TestLanes_Failure(t *testing.T) {
 		if _, _, err := l.of(t.Context(), "a"); err == nil || !requested(l) {
 			t.Errorf("after a minute of failures: %v", err)
 		}
-		l.turn <- struct{}{} // another feeder's poll takes long
+		l.lock <- struct{}{} // another feeder's poll takes long
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, err := l.of(ctx, "a"); !errors.Is(err, context.Canceled) {

@@ -30,11 +30,11 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 	if err := service.Pause(ctx, time.Until(l.resume)); err != nil {
 		return false, nil
 	}
-	if err := l.begin(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return false, nil
 	}
 	recent := time.Since(l.listed) < l.interval-l.interval/listParts && l.listed.After(l.lost)
-	l.end()
+	l.release()
 	if recent {
 		return false, nil
 	}
@@ -44,10 +44,10 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := l.begin(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return false, nil
 	}
-	defer l.end()
+	defer l.release()
 	l.replace(found, start)
 	return false, nil
 }
@@ -62,7 +62,7 @@ func (l *lanes) replace(found dispatch.WaitingLanes, start time.Time) {
 	}
 	l.listed = start
 	if l.schedule.replace(found.Lanes, start) {
-		signal(l.turned)
+		signal(l.becameLive)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestLanes_PollsDuringListing(t *testing.T) {
 		}
 		want("after the listing", 1, 2, 3)
 		select {
-		case <-l.turned:
+		case <-l.becameLive:
 		default:
 			t.Error("no feeder is woken after the listing")
 		}

@@ -8,12 +8,12 @@ import (
 
 // liveLanes are the lanes of one queue that may still have due rows. Only the queue's feeder uses them.
 type liveLanes struct {
-	queue string
-	lanes *lanes
-	all   []liveLane // ordered by company
-	until time.Time  // when they must be read again
-	more  bool       // after the last batches they may have more due rows
-	turns turns
+	queue      string
+	lanes      *lanes
+	all        []liveLane // ordered by company
+	until      time.Time  // when they must be read again
+	more       bool       // after the last batches they may have more due rows
+	roundRobin roundRobin
 }
 
 // refresh reloads the live lanes when they are no longer valid, and otherwise adds the lanes that became live since the last

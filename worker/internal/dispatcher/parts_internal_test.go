@@ -158,7 +158,7 @@ type takes struct {
 	n int
 }
 
-func (s *takes) take(context.Context, []dispatch.LaneTurn) (dispatch.Batch, error) {
+func (s *takes) take(context.Context, []dispatch.LaneTake) (dispatch.Batch, error) {
 	s.n++
 	return dispatch.Batch{}, nil
 }

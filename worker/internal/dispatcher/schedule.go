@@ -25,23 +25,23 @@ const (
 
 // schedule orders the lanes by the time of their next poll.
 type schedule struct {
-	mu       sync.Mutex
-	lanes    map[int64]*lane
-	times    laneHeap                   // lanes in which a row may become due
-	rechecks laneHeap                   // lanes that are live, or being probed
-	live     map[string]map[int64]*lane // by queue
-	turned   map[string]map[int64]*lane // lanes that became live since the feeder of the queue last asked
+	mu         sync.Mutex
+	lanes      map[int64]*lane
+	times      laneHeap                   // lanes in which a row may become due
+	rechecks   laneHeap                   // lanes that are live, or being probed
+	live       map[string]map[int64]*lane // by queue
+	becameLive map[string]map[int64]*lane // lanes that became live since the feeder of the queue last asked
 }
 
 func newSchedule() *schedule {
-	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), turned: make(map[string]map[int64]*lane)}
+	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), becameLive: make(map[string]map[int64]*lane)}
 }
 
 // of returns the live lanes of a queue, ordered by company.
 func (s *schedule) of(queue string) []liveLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.turned, queue)
+	delete(s.becameLive, queue)
 	return ordered(s.live[queue])
 }
 
@@ -49,9 +49,9 @@ func (s *schedule) of(queue string) []liveLane {
 func (s *schedule) added(queue string) []liveLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	turned := s.turned[queue]
-	delete(s.turned, queue)
-	return ordered(turned)
+	becameLive := s.becameLive[queue]
+	delete(s.becameLive, queue)
+	return ordered(becameLive)
 }
 
 func ordered(lanes map[int64]*lane) []liveLane {
@@ -121,11 +121,11 @@ func (s *schedule) apply(probes []dispatch.LaneProbe, found []dispatch.WaitingLa
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
 // empty: the next poll checks it. replace returns whether there are new live lanes, or lanes that must be polled again.
-func (s *schedule) replace(found []dispatch.WaitingLane, start time.Time) (turned bool) {
+func (s *schedule) replace(found []dispatch.WaitingLane, start time.Time) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range found {
-		turned = s.found(w, start) || turned
+		wake = s.found(w, start) || wake
 	}
 	for _, l := range s.lanes {
 		switch {
@@ -137,25 +137,25 @@ func (s *schedule) replace(found []dispatch.WaitingLane, start time.Time) (turne
 			delete(s.lanes, l.id)
 		}
 	}
-	return turned
+	return wake
 }
 
 // found stores when the first row of a lane is due. A result that is older than the lane's last poll only lowers its bound.
 // found returns whether the lane has become live or must be polled again.
-func (s *schedule) found(w dispatch.WaitingLane, start time.Time) (turned bool) {
+func (s *schedule) found(w dispatch.WaitingLane, start time.Time) (wake bool) {
 	l, known := s.lanes[w.ID]
 	if !known {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
 		s.lanes[l.id] = l
 	}
 	if l.looked.After(start) {
-		if turned = w.Since.Before(l.since); turned {
+		if wake = w.Since.Before(l.since); wake {
 			l.since = w.Since
 			s.put(&s.times, l, start)
 		}
-		return turned
+		return wake
 	}
-	turned = w.Wait <= 0 && !l.live
+	wake = w.Wait <= 0 && !l.live
 	l.looked, l.since = start, w.Since
 	s.setLive(l, w.Wait <= 0)
 	switch {
@@ -171,7 +171,7 @@ func (s *schedule) found(w dispatch.WaitingLane, start time.Time) (turned bool) 
 		}
 		s.put(&s.times, l, next)
 	}
-	return turned
+	return wake
 }
 
 // closed removes a lane, unless rows were taken from it recently. When the lane is open again it is read from its start,
@@ -263,10 +263,10 @@ func (s *schedule) setLive(l *lane, live bool) {
 	switch {
 	case !live:
 		delete(s.live[l.queue], l.id)
-		delete(s.turned[l.queue], l.id)
+		delete(s.becameLive[l.queue], l.id)
 	case !l.live:
 		keep(s.live, l)
-		keep(s.turned, l)
+		keep(s.becameLive, l)
 	}
 	l.live = live
 }

@@ -97,8 +97,8 @@ type askedFor struct {
 	limit int
 }
 
-func (a *askedFor) take(_ context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
-	a.limit = turns[0].Most
+func (a *askedFor) take(_ context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error) {
+	a.limit = takes[0].Limit
 	return dispatch.Batch{}, nil
 }
 

@@ -27,11 +27,11 @@ func (r *reads) ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dis
 	return r.Outbox.ProbeLanes(ctx, lanes)
 }
 
-func (r *reads) TakeDue(ctx context.Context, slot dispatch.Slot, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
-	for _, turn := range turns {
-		r.record(turn.LaneProbe)
+func (r *reads) TakeDue(ctx context.Context, slot dispatch.Slot, takes []dispatch.LaneTake) (dispatch.Batch, error) {
+	for _, take := range takes {
+		r.record(take.LaneProbe)
 	}
-	return r.Outbox.TakeDue(ctx, slot, turns)
+	return r.Outbox.TakeDue(ctx, slot, takes)
 }
 
 func (r *reads) record(lanes ...dispatch.LaneProbe) {

@@ -13,7 +13,7 @@ import (
 // results.
 type source interface {
 	// take takes rows in a committed transaction: then only this dispatcher publishes them.
-	take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error)
+	take(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error)
 	// record records the results of a batch: published rows have a task on their queue, released rows are due again.
 	record(ctx context.Context, taken dispatch.Batch, published []uuid.UUID, released []dispatch.Release) error
 	// leased reports whether rows that are not recorded become due again when their lease ends. A row whose publish was not
@@ -34,8 +34,8 @@ func newEmails(outbox Outbox) *emails {
 	return &emails{outbox: outbox, slot: dispatch.Slot{ID: uuid.New()}}
 }
 
-func (e *emails) take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
-	return e.taken(e.outbox.TakeDue(ctx, e.slot, turns))
+func (e *emails) take(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error) {
+	return e.taken(e.outbox.TakeDue(ctx, e.slot, takes))
 }
 
 func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (dispatch.Batch, error) {
@@ -92,8 +92,8 @@ func (e *emails) idle(ctx context.Context) error {
 // jobs takes bulk jobs. The take leases them, and they are PUBLISHED only after the broker's confirm.
 type jobs struct{ outbox Outbox }
 
-func (j *jobs) take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
-	return j.outbox.LeaseJobs(ctx, turns)
+func (j *jobs) take(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error) {
+	return j.outbox.LeaseJobs(ctx, takes)
 }
 
 func (j *jobs) record(ctx context.Context, taken dispatch.Batch, published []uuid.UUID, released []dispatch.Release) error {

@@ -26,7 +26,7 @@ func TestTurns_NoStarvation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		live := lanesOf(rapid.SliceOfN(rapid.IntRange(1, 9), 1, 40).Draw(t, "companies")...)
 		rooms := rapid.SliceOfN(rapid.IntRange(1, 100), 1, 50).Draw(t, "rooms")
-		var turn turns
+		var turn roundRobin
 		companies := make(map[uuid.UUID]int)
 		for _, room := range rooms {
 			counts, most := make(map[uuid.UUID]bool), 0
@@ -60,7 +60,7 @@ func TestTurns_ByCompany(t *testing.T) {
 	for _, room := range []int{1, 2, 7, 60, 1000} {
 		t.Run(fmt.Sprint(room), func(t *testing.T) {
 			t.Parallel()
-			var turn turns
+			var turn roundRobin
 			live, rows, visits := lanesOf(100, 1), make(map[uuid.UUID]int), make(map[int64]int)
 			for range 200 {
 				for _, v := range turn.share(live, room) {
@@ -90,7 +90,7 @@ func TestTurns_IdleCompanyGoesFirst(t *testing.T) {
 	}
 	busy := lanesOf(counts...)
 	for _, several := range []bool{false, true} {
-		var turn turns
+		var turn roundRobin
 		for range 5 { // each of them has had a turn then
 			charged := make(map[uuid.UUID]int)
 			for _, v := range turn.share(busy, 1000) {
@@ -109,7 +109,7 @@ func TestTurns_IdleCompanyGoesFirst(t *testing.T) {
 // adds eleven emails for each one of a company with eleven.
 func TestTurns_ByRecipients(t *testing.T) {
 	t.Parallel()
-	var turn turns
+	var turn roundRobin
 	live := lanesOf(1, 1)
 	turn.addRecipients(true, map[uuid.UUID]int{live[0].company: 11})
 	count := map[int64]int{}
@@ -135,7 +135,7 @@ func TestTurns_ByRecipients(t *testing.T) {
 func TestTurns_ReturningCompaniesDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	const companies, room = 30, 10
-	var all turns
+	var all roundRobin
 	served := make(map[int64]int)
 	serve := func(live []liveLane, room int) (rest []liveLane) {
 		for _, v := range all.share(live, room) {

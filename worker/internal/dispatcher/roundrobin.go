@@ -9,10 +9,10 @@ import (
 	"email-gateway/shared/store/dispatch"
 )
 
-// turns shares the room on a queue among companies, and each company's part among its lanes, round-robin. It stores when each
+// roundRobin shares the room on a queue among companies, and each company's part among its lanes, round-robin. It stores when each
 // company, and each lane of companies with more lanes than room, last had a turn, so that the others go first in the next
 // round.
-type turns struct {
+type roundRobin struct {
 	turn      int64               // the last turn
 	companies map[uuid.UUID]int64 // last turn by company
 	lanes     map[int64]int64     // last turn by lane, for companies with more lanes than room
@@ -39,7 +39,7 @@ type group struct {
 // share selects lanes for a round with room for that many emails, and how many each may add. live must not be empty, room must
 // be at least one, and lanes of a company must be adjacent. A company without a turn in the last round goes first. Room that
 // lanes do not use is shared in the next round.
-func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
+func (t *roundRobin) share(live []liveLane, room int) (chosen []laneShare) {
 	groups := t.groups(live)
 	slices.SortFunc(groups, func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.last, b.last), cmp.Compare(a.order, b.order))
@@ -69,7 +69,7 @@ func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
 const remembered = 10_000
 
 // groups groups the lanes by company.
-func (t *turns) groups(live []liveLane) (groups []group) {
+func (t *roundRobin) groups(live []liveLane) (groups []group) {
 	for begin := 0; begin < len(live); {
 		end := begin + 1
 		for end < len(live) && live[end].company == live[begin].company {
@@ -102,7 +102,7 @@ func (t *turns) groups(live []liveLane) (groups []group) {
 
 // admit sets the recipient count of a company that has become live to the lowest count of the others, and removes companies
 // that are not live.
-func (t *turns) admit(groups []group) {
+func (t *roundRobin) admit(groups []group) {
 	least, found := 0, false
 	for _, g := range groups {
 		if used, is := t.used[g.company]; is && (!found || used < least) {
@@ -121,7 +121,7 @@ func (t *turns) admit(groups []group) {
 }
 
 // addRecipients adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is sufficient.
-func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
+func (t *roundRobin) addRecipients(several bool, recipients map[uuid.UUID]int) {
 	if !several {
 		t.used = nil
 		return
@@ -134,11 +134,11 @@ func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
 	}
 }
 
-// laneTurns converts the shares to a list of LaneTurn.
-func laneTurns(chosen []laneShare) []dispatch.LaneTurn {
-	turns := make([]dispatch.LaneTurn, len(chosen))
+// laneTakes returns what to take for these shares.
+func laneTakes(chosen []laneShare) []dispatch.LaneTake {
+	takes := make([]dispatch.LaneTake, len(chosen))
 	for i, v := range chosen {
-		turns[i] = dispatch.LaneTurn{LaneProbe: dispatch.LaneProbe{ID: v.id, Since: v.since}, Most: v.limit}
+		takes[i] = dispatch.LaneTake{LaneProbe: dispatch.LaneProbe{ID: v.id, Since: v.since}, Limit: v.limit}
 	}
-	return turns
+	return takes
 }
