@@ -126,7 +126,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder with its sources, and its loop.
 func (d *Dispatcher) feed(p Params, f *feeder, newSource func() source) {
-	f.log = p.Log
+	f.log, f.outbox = p.Log, p.Outbox
 	f.live = liveLanes{queue: f.name, lanes: d.lanes}
 	for i := range f.sources {
 		f.sources[i] = newSource()

@@ -51,7 +51,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	rows := sortRows(taken.Rows, results, from.leased())
 	f.countLost(committing, taken.TakenAt, rows.taskless)
 	err := from.record(committing, taken, rows.published, rows.released)
-	f.live.lanes.schedule.lower(rows.returned)
+	f.live.released(rows.returned)
 	if err != nil {
 		return 0, errors.Join(failure, err)
 	}
@@ -59,7 +59,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	f.metrics.done(len(rows.published), len(rows.released))
 	// Other dispatchers may have seen these lanes empty, and this dispatcher is stopping or cannot reach its broker.
 	if len(rows.released) > 0 && failure != nil && (len(rows.published) == 0 || ctx.Err() != nil) {
-		if err := f.live.lanes.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
+		if err := f.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
@@ -137,7 +137,7 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 	if len(taskless) == 0 {
 		return
 	}
-	n, err := f.live.lanes.outbox.StillTaken(ctx, takenAt, taskless)
+	n, err := f.outbox.StillTaken(ctx, takenAt, taskless)
 	if err != nil {
 		f.log.Warn("cannot count lost tasks", "queue", f.name, "count", len(taskless), "error", err)
 		return

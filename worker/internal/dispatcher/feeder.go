@@ -42,6 +42,7 @@ const (
 // feeder keeps one queue filled up to its window.
 type feeder struct {
 	name      string
+	outbox    Outbox
 	sources   [overlap]source
 	publisher publisher
 	reachable atomic.Bool // the last reservation succeeded
@@ -154,7 +155,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 		moving.Go(func() {
 			drained[i], perCompany[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
-				f.live.lanes.schedule.recheck(f.name, chosen)
+				f.live.recheck(chosen)
 			}
 		})
 	}
@@ -194,21 +195,21 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 			return nil, nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(start))
-		f.live.lanes.taken.Add(int64(len(taken.Rows)))
+		f.live.delayPoll(len(taken.Rows))
 	}
 	perCompany = make(map[uuid.UUID]int)
 	for _, row := range taken.Rows[:fit] {
 		perCompany[companies[row.LaneID]] += recipients(row.Payload)
 	}
 	if released > 0 { // a released row may be its lane's only one
-		f.live.lanes.schedule.recheck(f.name, chosen)
+		f.live.recheck(chosen)
 		return nil, perCompany, nil
 	}
 	count := make(map[int64]int, len(chosen))
 	for _, row := range taken.Rows {
 		count[row.LaneID]++
 	}
-	f.live.lanes.schedule.took(f.name, chosen, count)
+	f.live.took(chosen, count)
 	drained = make(map[int64]bool)
 	for _, v := range chosen {
 		if count[v.id] < v.limit {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"email-gateway/shared/store/dispatch"
 )
 
-// liveLanes are the lanes of one queue that may still have due rows. Only the queue's feeder uses them.
+// liveLanes are the lanes of one queue that may still have due rows. Only the queue's feeder uses them; the methods that report
+// a batch may be called concurrently.
 type liveLanes struct {
 	queue      string
 	lanes      *lanes
@@ -51,3 +54,17 @@ func (l *liveLanes) remove(drained []map[int64]bool) {
 		return slices.ContainsFunc(drained, func(lanes map[int64]bool) bool { return lanes[lane.id] })
 	})
 }
+
+// took records how many rows a batch took from each of the chosen lanes.
+func (l *liveLanes) took(chosen []laneShare, rows map[int64]int) {
+	l.lanes.schedule.took(l.queue, chosen, rows)
+}
+
+// recheck makes the next poll read lanes whose rows may have been released.
+func (l *liveLanes) recheck(chosen []laneShare) { l.lanes.schedule.recheck(l.queue, chosen) }
+
+// released records that rows were returned to their lanes.
+func (l *liveLanes) released(rows []dispatch.DueRow) { l.lanes.schedule.lower(rows) }
+
+// delayPoll delays the next poll of all lanes in proportion to the rows that a batch took.
+func (l *liveLanes) delayPoll(rows int) { l.lanes.taken.Add(int64(rows)) }
