@@ -56,7 +56,7 @@ func (p program) parts() []service.Named {
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.storage.Ping}
 	d := dispatcher.Params{
-		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
+		Log: p.log, Store: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
 		SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {

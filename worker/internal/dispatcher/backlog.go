@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/dispatch"
 )
 
 const (
@@ -19,10 +20,18 @@ const (
 	expiringWithin = 24 * time.Hour
 )
 
+// backlogStore reads what backlog measures.
+type backlogStore interface {
+	CountAll(ctx context.Context) (dispatch.Backlog, error)
+	CountExpiring(ctx context.Context, within time.Duration) (dispatch.ExpiringLetters, error)
+	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
+	OldestErasure(ctx context.Context) (seconds float64, err error)
+}
+
 // backlog measures waiting rows and dead letters. All dispatchers measure the same values: use the maximum, not the sum.
 type backlog struct {
-	outbox Outbox
-	ages   Ages
+	store backlogStore
+	ages  Ages
 
 	counted time.Time // when the next count is due
 
@@ -45,7 +54,7 @@ func newBacklog(p Params) *backlog {
 		return g
 	}
 	b := &backlog{
-		outbox: p.Outbox, ages: p.Ages,
+		store: p.Store, ages: p.Ages,
 		pending:       gauge("mailing_outbox_pending_count", "Outbox rows waiting for the dispatcher."),
 		unknown:       gauge("outbox_outcome_unknown_count", "Emails whose provider outcome is unknown."),
 		letters:       gauge("dead_letters_open_count", "Unresolved dead letters."),
@@ -70,7 +79,7 @@ func newBacklog(p Params) *backlog {
 // measure does not log errors, because the feeders log the outage. A value that cannot be measured becomes NaN, since the last
 // value would hide the outage.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
-	ages, err := b.outbox.OldestDue(ctx)
+	ages, err := b.store.OldestDue(ctx)
 	b.count(ctx, err != nil)
 	oldest := everyKind(known(0.0, err))
 	for _, a := range ages {
@@ -100,14 +109,14 @@ func (b *backlog) count(ctx context.Context, away bool) {
 	if start.Before(b.counted) && !away {
 		return
 	}
-	n, err := b.outbox.CountAll(ctx)
+	n, err := b.store.CountAll(ctx)
 	b.pending.Set(known(n.Pending, err))
 	b.unknown.Set(known(n.Unknown, err))
 	b.letters.Set(known(n.DeadLetters, err))
-	soon, err := b.outbox.CountExpiring(ctx, expiringWithin)
+	soon, err := b.store.CountExpiring(ctx, expiringWithin)
 	b.expiring.WithLabelValues("email").Set(known(soon.Emails, err))
 	b.expiring.WithLabelValues("bulk").Set(known(soon.Bulk, err))
-	erasure, err := b.outbox.OldestErasure(ctx)
+	erasure, err := b.store.OldestErasure(ctx)
 	b.oldestErasure.Set(known(erasure, err))
 	b.counted = start.Add(countShare * time.Since(start))
 }

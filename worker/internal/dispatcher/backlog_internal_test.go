@@ -15,7 +15,7 @@ func TestBacklog_UnmeasuredValuesAreNaN(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	registry := prometheus.NewRegistry()
-	b := newBacklog(Params{Outbox: d.Store, Registry: registry})
+	b := newBacklog(Params{Store: d.Store, Registry: registry})
 	for _, known := range []bool{true, false} {
 		if _, err := b.measure(t.Context()); err != nil {
 			t.Fatal(err)

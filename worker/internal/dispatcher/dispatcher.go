@@ -15,40 +15,23 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store/dispatch"
-	lanestore "email-gateway/shared/store/lane"
-	"email-gateway/shared/store/process"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
-// Outbox has the database operations of the dispatcher.
-type Outbox interface {
-	WaitingLanes(ctx context.Context) (dispatch.WaitingLanes, error)
-	ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error)
-	NewLanes(ctx context.Context, within time.Duration) ([]int64, error)
-	TakeDue(ctx context.Context, slot dispatch.Slot, takes []dispatch.LaneTake) (dispatch.Batch, error)
-	ForgetBatch(ctx context.Context, slot dispatch.Slot) error
-	LeaseJobs(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error)
-	MarkPublished(ctx context.Context, ids []uuid.UUID) error
-	Release(ctx context.Context, takenAt time.Time, rows []dispatch.Release) (left int, err error)
-	// StillTaken counts the emails of a batch that are not finished.
-	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
-	// WakeNamed makes all dispatchers read these lanes.
-	WakeNamed(ctx context.Context, lanes []lanestore.Named) error
-	PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked dispatch.Probe, found bool, err error)
-	TakeProbe(ctx context.Context, slot dispatch.Slot, id uuid.UUID) (dispatch.Batch, error)
-	SkipProbe(ctx context.Context, id uuid.UUID) error
-	CountAll(ctx context.Context) (dispatch.Backlog, error)
-	CountExpiring(ctx context.Context, within time.Duration) (dispatch.ExpiringLetters, error)
-	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
-	OldestErasure(ctx context.Context) (seconds float64, err error)
-	ProcessStatuses(ctx context.Context) ([]process.Status, error)
+// Store has the database operations of the dispatcher. *store.Store implements it.
+type Store interface {
+	laneStore
+	emailStore
+	jobStore
+	batchStore
+	probeStore
+	backlogStore
+	statusStore
 }
 
 // Ages returns the age of the oldest ready task of a queue, 0 if there is none.
@@ -58,10 +41,10 @@ type Ages interface {
 
 // Params configure a Dispatcher.
 type Params struct {
-	Log    *slog.Logger
-	Outbox Outbox
-	Queue  queue.Publisher // for emails
-	Bulk   queue.Publisher // for mailing jobs and recipients; nil = no broker is configured
+	Log   *slog.Logger
+	Store Store
+	Queue queue.Publisher // for emails
+	Bulk  queue.Publisher // for mailing jobs and recipients; nil = no broker is configured
 	// Ages measures the age of the tasks on the email queues; nil = not measured.
 	Ages     Ages
 	Registry prometheus.Registerer
@@ -94,20 +77,20 @@ type Dispatcher struct {
 // New makes a Dispatcher.
 func New(p Params) *Dispatcher {
 	measured := newMetrics(p.Registry)
-	all := newWindow(p.Outbox, p.SendRate, measured.alive)
+	all := newWindow(p.Store, p.SendRate, measured.alive)
 	d := &Dispatcher{
-		lanes: newLanes(p.Outbox, p.Wakes, p.ListInterval),
+		lanes: newLanes(p.Store, p.Wakes, p.ListInterval),
 		parts: []service.Service{
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: all.measure}),
 			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: newBacklog(p).measure}),
 		},
 	}
 	outage, shared := newOutage(p.Log), newShares()
-	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
+	probes := prober{store: p.Store, emails: newEmails(p.Store), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
 		f := &feeder{name: name, size: emailSizer{&load{}, name, shared, all}, outage: outage, metrics: measured.of(name)}
 		f.publisher = publisher{name, p.Queue, sendJob(p.MaxAttempts), f.metrics, p.Tracer}
-		d.feed(p, f, func() source { return newEmails(p.Outbox) })
+		d.feed(p, f, func() source { return newEmails(p.Store) })
 		probes.feeders[name] = f
 	}
 	d.parts = append(d.parts,
@@ -118,7 +101,7 @@ func New(p Params) *Dispatcher {
 		for _, name := range email.BulkQueues() {
 			f := &feeder{name: name, size: newBulkSizer(name), outage: outage, metrics: measured.of(name)}
 			f.publisher = publisher{name, p.Bulk, bulkJob(name), f.metrics, p.Tracer}
-			d.feed(p, f, func() source { return &jobs{outbox: p.Outbox} })
+			d.feed(p, f, func() source { return &jobs{store: p.Store} })
 		}
 	}
 	return d
@@ -126,7 +109,7 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder with its sources, and its loop.
 func (d *Dispatcher) feed(p Params, f *feeder, newSource func() source) {
-	f.log, f.outbox = p.Log, p.Outbox
+	f.log, f.store = p.Log, p.Store
 	f.live = liveLanes{queue: f.name, lanes: d.lanes}
 	for i := range f.sources {
 		f.sources[i] = newSource()

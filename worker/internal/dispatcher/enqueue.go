@@ -25,6 +25,14 @@ const (
 	batchTime = 4 * time.Second
 )
 
+// batchStore has what a feeder needs besides its sources.
+type batchStore interface {
+	// StillTaken counts the emails of a batch that are not finished.
+	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
+	// WakeNamed makes all dispatchers read these lanes.
+	WakeNamed(ctx context.Context, lanes []lanestore.Named) error
+}
+
 // result is the result of one row of a batch.
 type result int
 
@@ -59,7 +67,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	f.metrics.done(len(rows.published), len(rows.released))
 	// Other dispatchers may have seen these lanes empty, and this dispatcher is stopping or cannot reach its broker.
 	if len(rows.released) > 0 && failure != nil && (len(rows.published) == 0 || ctx.Err() != nil) {
-		if err := f.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
+		if err := f.store.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
@@ -137,7 +145,7 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 	if len(taskless) == 0 {
 		return
 	}
-	n, err := f.outbox.StillTaken(ctx, takenAt, taskless)
+	n, err := f.store.StillTaken(ctx, takenAt, taskless)
 	if err != nil {
 		f.log.Warn("cannot count lost tasks", "queue", f.name, "count", len(taskless), "error", err)
 		return

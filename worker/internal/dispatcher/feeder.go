@@ -42,7 +42,7 @@ const (
 // feeder keeps one queue filled up to its window.
 type feeder struct {
 	name      string
-	outbox    Outbox
+	store     batchStore
 	sources   [overlap]source
 	publisher publisher
 	reachable atomic.Bool // the last reservation succeeded

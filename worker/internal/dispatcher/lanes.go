@@ -46,11 +46,18 @@ type Wakes interface {
 	Listening() bool
 }
 
+// laneStore reads which lanes have due rows.
+type laneStore interface {
+	WaitingLanes(ctx context.Context) (dispatch.WaitingLanes, error)
+	ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error)
+	NewLanes(ctx context.Context, within time.Duration) ([]int64, error)
+}
+
 // lanes caches the lanes of all queues for all feeders. A wake-up starts a round of each feeder, and one poll serves them all.
 // A poll probes the lanes that are due, that were named, or that have new rows, so its cost does not grow with the number of
 // lanes that only have later rows. The full listing reads the other lanes in a separate loop: see list.
 type lanes struct {
-	outbox     Outbox
+	store      laneStore
 	wakes      Wakes // nil = polling only
 	interval   time.Duration
 	schedule   *schedule
@@ -71,12 +78,12 @@ type lanes struct {
 	lost          time.Time         // a listing that began before this time may lack rows that no later poll finds
 }
 
-func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
+func newLanes(store laneStore, wakes Wakes, interval time.Duration) *lanes {
 	if interval == 0 {
 		interval = listInterval
 	}
 	return &lanes{
-		outbox: outbox, wakes: wakes, interval: interval, schedule: newSchedule(),
+		store: store, wakes: wakes, interval: interval, schedule: newSchedule(),
 		requests: make(chan struct{}, 1), becameLive: make(chan struct{}, 1), lock: make(chan struct{}, 1),
 	}
 }
@@ -198,7 +205,7 @@ func (l *lanes) update(ctx context.Context, start time.Time) error {
 	}
 	search := age >= newEvery && len(named) == 0 || age >= newAtLeast
 	if search {
-		made, err := l.outbox.NewLanes(ctx, min(age, maxAge)+lateIDs)
+		made, err := l.store.NewLanes(ctx, min(age, maxAge)+lateIDs)
 		if err != nil {
 			return err
 		}
@@ -216,7 +223,7 @@ func (l *lanes) update(ctx context.Context, start time.Time) error {
 }
 
 func (l *lanes) probe(ctx context.Context, start time.Time, probes []dispatch.LaneProbe) error {
-	found, err := l.outbox.ProbeLanes(ctx, probes)
+	found, err := l.store.ProbeLanes(ctx, probes)
 	if err != nil {
 		return err
 	}

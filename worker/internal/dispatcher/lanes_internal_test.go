@@ -18,7 +18,7 @@ import (
 
 // listing answers WaitingLanes, ProbeLanes and NewLanes and counts the calls.
 type listing struct {
-	Outbox
+	Store
 	found  dispatch.WaitingLanes
 	err    error
 	listed int

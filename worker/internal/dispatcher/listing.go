@@ -39,7 +39,7 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	start := time.Now()
-	found, err := l.outbox.WaitingLanes(ctx)
+	found, err := l.store.WaitingLanes(ctx)
 	l.resume = time.Now().Add(listPause * time.Since(start))
 	if err != nil {
 		return false, err

@@ -84,8 +84,8 @@ func TestMetrics_ProcessesUnknown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.params()
-	outbox := &statusesAway{Outbox: p.Outbox}
-	p.Outbox = outbox
+	outbox := &statusesAway{Store: p.Store}
+	p.Store = outbox
 	b.dispatch(t, p)
 	worker := func() float64 { return gauge(t, p.Registry, "gateway_processes", "service", "worker") }
 	waittest.Until(t, "a count", func() bool { return worker() == 0 })
@@ -96,7 +96,7 @@ func TestMetrics_ProcessesUnknown(t *testing.T) {
 }
 
 type statusesAway struct {
-	dispatcher.Outbox
+	dispatcher.Store
 	away atomic.Bool
 }
 
@@ -104,7 +104,7 @@ func (o *statusesAway) ProcessStatuses(ctx context.Context) ([]process.Status, e
 	if o.away.Load() {
 		return nil, errors.New("away")
 	}
-	return o.Outbox.ProcessStatuses(ctx)
+	return o.Store.ProcessStatuses(ctx)
 }
 
 // gauge is the value of a gauge or counter, the maximum of those with the label; -1 if there is

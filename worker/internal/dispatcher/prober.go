@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/telemetry"
 )
 
@@ -20,9 +21,15 @@ const (
 	probePause = 5 * time.Second
 )
 
+// probeStore chooses probes.
+type probeStore interface {
+	PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked dispatch.Probe, found bool, err error)
+	SkipProbe(ctx context.Context, id uuid.UUID) error
+}
+
 // prober enqueues single emails while the circuit breaker of the provider is open, when the feeders find no live lanes.
 type prober struct {
-	outbox  Outbox
+	store   probeStore
 	emails  *emails
 	log     *slog.Logger
 	feeders map[string]*feeder // by queue
@@ -44,7 +51,7 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 	// PickProbe reads up to 100 emails of each lane when it also searches retries. After such a round has found no
 	// probe, retries are left out for probePause.
 	early := time.Since(p.earlyAt) >= probePause
-	probe, found, err := p.outbox.PickProbe(ctx, queues, probePause, early)
+	probe, found, err := p.store.PickProbe(ctx, queues, probePause, early)
 	if early && !found {
 		p.earlyAt = time.Now()
 	}
@@ -77,13 +84,13 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 		return err
 	}
 	if len(taken.Rows) == 0 { // another transaction has locked or changed the row: the next round chooses another probe
-		return p.outbox.SkipProbe(committing, id)
+		return p.store.SkipProbe(committing, id)
 	}
 	released, err := f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), start)
 	if err != nil {
 		p.resume = time.Now().Add(probePause)
 		if released > 0 { // without a task
-			err = errors.Join(err, p.outbox.SkipProbe(committing, id))
+			err = errors.Join(err, p.store.SkipProbe(committing, id))
 		}
 	}
 	return errors.Join(err, p.emails.idle(committing))

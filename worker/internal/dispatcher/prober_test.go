@@ -117,9 +117,9 @@ func TestProber_CutOffFromTheQueue(t *testing.T) {
 	id := b.Accept(t, b.Company(t), nil)
 	b.openBreaker(t)
 	p := b.params()
-	counted := &probeCounter{Outbox: b.Store}
+	counted := &probeCounter{Store: b.Store}
 	cut := &cutOff{recorder: recorder{Publisher: b.publisher}}
-	p.Outbox, p.Queue = counted, cut
+	p.Store, p.Queue = counted, cut
 	b.probeDue(t)
 	b.dispatch(t, p)
 	waittest.Until(t, "several rounds", func() bool { return cut.tries.Load() >= 20 })
@@ -137,8 +137,8 @@ func TestProber_CannotPublish(t *testing.T) {
 	b.Accept(t, b.Company(t), nil)
 	b.openBreaker(t)
 	p := b.params()
-	counted := &probeCounter{Outbox: b.Store}
-	p.Outbox, p.Queue = counted, &recorder{Publisher: b.publisher, refuse: func(string) error { return errors.New("read only") }}
+	counted := &probeCounter{Store: b.Store}
+	p.Store, p.Queue = counted, &recorder{Publisher: b.publisher, refuse: func(string) error { return errors.New("read only") }}
 	b.dispatch(t, p)
 	b.probeDue(t)
 	waittest.Until(t, "another dispatcher may choose a probe", func() bool {
@@ -202,7 +202,7 @@ func TestProber_BulkJobsPass(t *testing.T) {
 
 // probeCounter counts how often a dispatcher searches for a probe, and notes when it chose one.
 type probeCounter struct {
-	dispatcher.Outbox
+	dispatcher.Store
 	rounds, early atomic.Int64
 
 	mu    sync.Mutex
@@ -221,7 +221,7 @@ func (c *probeCounter) PickProbe(ctx context.Context, queues []string, pause tim
 	if early {
 		c.early.Add(1)
 	}
-	probe, found, err := c.Outbox.PickProbe(ctx, queues, pause, early)
+	probe, found, err := c.Store.PickProbe(ctx, queues, pause, early)
 	if found {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -236,8 +236,8 @@ func TestProber_SearchesRetriesOncePerPause(t *testing.T) {
 	b := newBench(t)
 	b.openBreaker(t)
 	p := b.params()
-	counted := &probeCounter{Outbox: b.Store}
-	p.Outbox = counted
+	counted := &probeCounter{Store: b.Store}
+	p.Store = counted
 	start := time.Now()
 	b.dispatch(t, p)
 	waittest.Until(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })

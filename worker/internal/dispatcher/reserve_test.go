@@ -16,7 +16,7 @@ import (
 
 // slowPolls is an outbox that answers polls of the lanes slowly for a while.
 type slowPolls struct {
-	dispatcher.Outbox
+	dispatcher.Store
 	over <-chan struct{}
 }
 
@@ -25,7 +25,7 @@ func (s slowPolls) ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (
 	case <-s.over:
 	case <-ctx.Done():
 	}
-	return s.Outbox.ProbeLanes(ctx, lanes)
+	return s.Store.ProbeLanes(ctx, lanes)
 }
 
 // reservations counts the reservations of one queue, and those that were granted room.
@@ -59,7 +59,7 @@ func TestDispatch_ReservesAgainAfterSlowPoll(t *testing.T) {
 	over, end := context.WithTimeout(t.Context(), 6*time.Second)
 	defer end()
 	slow, queued := b.params(), &reservations{Publisher: publisher()}
-	slow.Outbox, slow.Queue = slowPolls{b.Store, over.Done()}, queued
+	slow.Store, slow.Queue = slowPolls{b.Store, over.Done()}, queued
 	b.dispatch(t, slow)
 	waittest.Until(t, "the slow dispatcher has reserved room", func() bool { return queued.granted.Load() == 1 })
 

@@ -54,7 +54,7 @@ func newBenchOn(t testing.TB, redisURL, prefix string) *bench {
 // params configure a dispatcher with a window of 200 tasks.
 func (b *bench) params() dispatcher.Params {
 	return dispatcher.Params{
-		Log: slog.New(slog.NewTextHandler(b.log, nil)), Outbox: b.Store, Queue: b.publisher, Registry: prometheus.NewRegistry(),
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Store: b.Store, Queue: b.publisher, Registry: prometheus.NewRegistry(),
 		PollInterval: 50 * time.Millisecond, SendRate: 266 /* a window of 200 */, MaxAttempts: 5,
 	}
 }

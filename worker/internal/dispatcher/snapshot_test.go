@@ -16,7 +16,7 @@ import (
 
 // reads records from which position on one lane is read.
 type reads struct {
-	dispatcher.Outbox
+	dispatcher.Store
 	lane  int64
 	mu    sync.Mutex
 	since []dispatch.Position
@@ -24,14 +24,14 @@ type reads struct {
 
 func (r *reads) ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error) {
 	r.record(lanes...)
-	return r.Outbox.ProbeLanes(ctx, lanes)
+	return r.Store.ProbeLanes(ctx, lanes)
 }
 
 func (r *reads) TakeDue(ctx context.Context, slot dispatch.Slot, takes []dispatch.LaneTake) (dispatch.Batch, error) {
 	for _, take := range takes {
 		r.record(take.LaneProbe)
 	}
-	return r.Outbox.TakeDue(ctx, slot, takes)
+	return r.Store.TakeDue(ctx, slot, takes)
 }
 
 func (r *reads) record(lanes ...dispatch.LaneProbe) {
@@ -70,12 +70,12 @@ func TestDispatch_DrainedLaneBesideAnOldSnapshot(t *testing.T) {
 	}
 	p := b.listen(t, time.Hour)
 	p.SendRate = 4000
-	outbox := &reads{Outbox: p.Outbox}
+	outbox := &reads{Store: p.Store}
 	if err := b.SQL.QueryRowContext(t.Context(), `SELECT lane_id FROM email_outbox WHERE id = $1`, like).Scan(&outbox.lane); err != nil {
 		t.Fatal(err)
 	}
 	var failing atomic.Bool
-	p.Outbox, p.Queue = outbox, &recorder{Publisher: b.publisher, refuse: func(string) error {
+	p.Store, p.Queue = outbox, &recorder{Publisher: b.publisher, refuse: func(string) error {
 		if failing.Load() {
 			return errors.New("connection refused")
 		}

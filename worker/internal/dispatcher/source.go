@@ -23,23 +23,31 @@ type source interface {
 	idle(ctx context.Context) error
 }
 
+// emailStore takes and releases emails.
+type emailStore interface {
+	TakeDue(ctx context.Context, slot dispatch.Slot, takes []dispatch.LaneTake) (dispatch.Batch, error)
+	TakeProbe(ctx context.Context, slot dispatch.Slot, id uuid.UUID) (dispatch.Batch, error)
+	Release(ctx context.Context, takenAt time.Time, rows []dispatch.Release) (left int, err error)
+	ForgetBatch(ctx context.Context, slot dispatch.Slot) error
+}
+
 // emails takes emails. They are ENQUEUED from the take on, so only those without a task need a second commit.
 type emails struct {
-	outbox Outbox
+	store  emailStore
 	slot   dispatch.Slot
 	former []dispatch.Slot // replaced after an error; their last batch was published
 }
 
-func newEmails(outbox Outbox) *emails {
-	return &emails{outbox: outbox, slot: dispatch.Slot{ID: uuid.New()}}
+func newEmails(store emailStore) *emails {
+	return &emails{store: store, slot: dispatch.Slot{ID: uuid.New()}}
 }
 
 func (e *emails) take(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error) {
-	return e.taken(e.outbox.TakeDue(ctx, e.slot, takes))
+	return e.taken(e.store.TakeDue(ctx, e.slot, takes))
 }
 
 func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (dispatch.Batch, error) {
-	return e.taken(e.outbox.TakeProbe(ctx, e.slot, id))
+	return e.taken(e.store.TakeProbe(ctx, e.slot, id))
 }
 
 // taken handles the result of a take, which has deleted the row of the slot's last batch from dispatch_batches. After an error
@@ -60,7 +68,7 @@ func (e *emails) taken(batch dispatch.Batch, err error) (dispatch.Batch, error) 
 // finds these emails by the row of the batch.
 func (e *emails) record(ctx context.Context, taken dispatch.Batch, _ []uuid.UUID, released []dispatch.Release) error {
 	if len(released) > 0 {
-		left, err := e.outbox.Release(ctx, taken.TakenAt, released)
+		left, err := e.store.Release(ctx, taken.TakenAt, released)
 		if err != nil || left > 0 {
 			e.slot = dispatch.Slot{ID: uuid.New()}
 			return err
@@ -75,37 +83,44 @@ func (e *emails) leased() bool { return false }
 
 func (e *emails) idle(ctx context.Context) error {
 	for ; len(e.former) > 0; e.former = e.former[1:] {
-		if err := e.outbox.ForgetBatch(ctx, e.former[0]); err != nil {
+		if err := e.store.ForgetBatch(ctx, e.former[0]); err != nil {
 			return err
 		}
 	}
 	if e.slot.Published.IsZero() {
 		return nil
 	}
-	err := e.outbox.ForgetBatch(ctx, e.slot)
+	err := e.store.ForgetBatch(ctx, e.slot)
 	if err == nil {
 		e.slot.Published = time.Time{}
 	}
 	return err
 }
 
+// jobStore takes and releases bulk jobs.
+type jobStore interface {
+	LeaseJobs(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error)
+	MarkPublished(ctx context.Context, ids []uuid.UUID) error
+	Release(ctx context.Context, takenAt time.Time, rows []dispatch.Release) (left int, err error)
+}
+
 // jobs takes bulk jobs. The take leases them, and they are PUBLISHED only after the broker's confirm.
-type jobs struct{ outbox Outbox }
+type jobs struct{ store jobStore }
 
 func (j *jobs) take(ctx context.Context, takes []dispatch.LaneTake) (dispatch.Batch, error) {
-	return j.outbox.LeaseJobs(ctx, takes)
+	return j.store.LeaseJobs(ctx, takes)
 }
 
 func (j *jobs) record(ctx context.Context, taken dispatch.Batch, published []uuid.UUID, released []dispatch.Release) error {
 	if len(published) > 0 {
-		if err := j.outbox.MarkPublished(ctx, published); err != nil {
+		if err := j.store.MarkPublished(ctx, published); err != nil {
 			return err
 		}
 	}
 	if len(released) == 0 {
 		return nil
 	}
-	_, err := j.outbox.Release(ctx, taken.TakenAt, released)
+	_, err := j.store.Release(ctx, taken.TakenAt, released)
 	return err
 }
 

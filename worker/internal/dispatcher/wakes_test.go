@@ -156,7 +156,7 @@ func TestDispatch_FindsDroppedRows(t *testing.T) {
 
 // stuckListings is an outbox whose listings take until the test ends.
 type stuckListings struct {
-	dispatcher.Outbox
+	dispatcher.Store
 	begun chan<- struct{}
 }
 
@@ -176,7 +176,7 @@ func TestDispatch_DuringListing(t *testing.T) {
 	named, older := b.Company(t), b.Accept(t, b.Company(t), nil)
 	b.set(t, older, `id = first_id_at(now() - interval '1 hour')`)
 	p, begun := b.listen(t, time.Hour), make(chan struct{}, 1)
-	p.Outbox = stuckListings{Outbox: p.Outbox, begun: begun}
+	p.Store = stuckListings{Store: p.Store, begun: begun}
 	b.dispatch(t, p)
 	<-begun
 	b.expectStatus(t, b.Accept(t, b.Company(t), nil), email.Enqueued)

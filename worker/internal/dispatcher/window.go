@@ -20,17 +20,22 @@ const (
 	windowSeconds = 0.75
 )
 
+// statusStore reads what the processes report about themselves.
+type statusStore interface {
+	ProcessStatuses(ctx context.Context) ([]process.Status, error)
+}
+
 // window is the maximum number of tasks on a queue, in all states. All dispatchers share it: each reserves room for the tasks
 // that it will publish.
 type window struct {
-	outbox   Outbox
+	store    statusStore
 	sendRate float64                       // while no worker reports one
 	alive    func([]process.Status, error) // receives the process statuses
 	size     atomic.Int64
 }
 
-func newWindow(outbox Outbox, sendRate float64, alive func([]process.Status, error)) *window {
-	w := &window{outbox: outbox, sendRate: sendRate, alive: alive}
+func newWindow(store statusStore, sendRate float64, alive func([]process.Status, error)) *window {
+	w := &window{store: store, sendRate: sendRate, alive: alive}
 	w.size.Store(windowSize(0, sendRate))
 	return w
 }
@@ -40,7 +45,7 @@ func (w *window) Size() int { return int(w.size.Load()) }
 
 // measure reads the last reports of the workers. During a database outage it keeps the window; the feeders log the outage.
 func (w *window) measure(ctx context.Context) (more bool, err error) {
-	statuses, err := w.outbox.ProcessStatuses(ctx)
+	statuses, err := w.store.ProcessStatuses(ctx)
 	w.alive(statuses, err)
 	if err != nil {
 		return false, nil
