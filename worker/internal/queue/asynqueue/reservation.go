@@ -18,11 +18,6 @@ const (
 	holderLife = 10 * time.Second
 	// windowLife is how long workers use the window that a dispatcher set last.
 	windowLife = time.Minute
-	// waitingShare limits the delayed tasks on a queue to a quarter of the window. Other retries wait in Postgres, so that
-	// there is room for due tasks.
-	waitingShare = 4
-	// roomTimeout bounds the read of a queue's room, for which the recording of an attempt's result waits.
-	roomTimeout = 500 * time.Millisecond
 )
 
 // reserveScript measures a queue and reserves room in one step, so that concurrent dispatchers do not exceed the window
@@ -101,32 +96,4 @@ return redis.call("HSET", KEYS[1], ARGV[1], string.format("0 0 %.0f", time[1] * 
 func (p *Publisher) Release(ctx context.Context, queueName string) error {
 	err := releaseScript.Run(ctx, p.redis, []string{ownKey(p.conn.queueName(queueName), "reserved")}, p.holder).Err()
 	return wrapped("release room on queue", err)
-}
-
-// RetryRoom reports whether there is room for retries on the queues.
-type RetryRoom struct {
-	conn  Conn
-	redis redis.UniversalClient
-}
-
-// NewRetryRoom makes a RetryRoom that uses the caller's client.
-func NewRetryRoom(conn Conn, client redis.UniversalClient) *RetryRoom {
-	return &RetryRoom{conn: conn, redis: client}
-}
-
-// Free reports whether one more delayed task fits on the queue. It returns false while no
-// dispatcher has set the queue's window, or if Redis does not answer within 0.5 s.
-func (r *RetryRoom) Free(ctx context.Context, queueName string) bool {
-	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
-	defer cancel()
-	name := r.conn.queueName(queueName)
-	pipe := r.redis.Pipeline()
-	window := pipe.Get(ctx, ownKey(name, "window"))
-	retry := pipe.ZCard(ctx, "asynq:{"+name+"}:retry")
-	scheduled := pipe.ZCard(ctx, "asynq:{"+name+"}:scheduled")
-	if _, err := pipe.Exec(ctx); err != nil {
-		return false
-	}
-	size, err := window.Int64()
-	return err == nil && (retry.Val()+scheduled.Val())*waitingShare < size
 }
