@@ -83,7 +83,15 @@ func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 		writes.Del(ctx, ownKey(c.queueName(name), "ping"))
 	}
 	_, err := writes.Exec(ctx)
-	return wrapped("ping redis", err)
+	return wrap("ping redis", err)
+}
+
+// wrap returns err with the failed operation, or nil.
+func wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
 }
 
 func single(u *url.URL) (func() redis.UniversalClient, error) {

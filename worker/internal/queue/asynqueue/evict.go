@@ -3,7 +3,6 @@ package asynqueue
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -87,10 +86,9 @@ func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Foun
 // clear runs clearScript. The state is ready if there is an error.
 func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (taskState, error) {
 	name := p.conn.queueName(queueName)
-	base := "asynq:{" + name + "}:"
+	k := keysOf(name)
 	keys := []string{
-		base + "t:" + id, base + "pending", base + "active", base + "lease",
-		base + "scheduled", base + "retry", base + "archived", base + "completed", ownKey(name, "evicted:"+id),
+		k.task(id), k.pending, k.active, k.lease, k.scheduled, k.retry, k.archived, k.completed, ownKey(name, "evicted:"+id),
 	}
 	which := ""
 	if waiting {
@@ -102,69 +100,4 @@ func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting boo
 		return ready, fmt.Errorf("clear task: %w", err)
 	}
 	return taskState(n), nil
-}
-
-// archivePage bounds the archived tasks deleted per call.
-const archivePage = 500
-
-// unarchiveScript deletes archived tasks, each with its hash in one step: a hash in no list blocks the id forever, and a task
-// that was enqueued again after it was listed must keep its hash. KEYS: archived, then a hash per id; ARGV: ids. It returns the
-// number of deleted tasks.
-var unarchiveScript = redis.NewScript(`
-local n = 0
-for i, id in ipairs(ARGV) do
-    if redis.call("ZREM", KEYS[1], id) == 1 then
-        redis.call("DEL", KEYS[i + 1])
-        n = n + 1
-    end
-end
-return n`)
-
-// CleanArchive deletes tasks that were archived longer ago than age and returns their number, at most archivePage. asynq itself
-// deletes only the oldest beyond 10,000 tasks, or after 90 days.
-func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time.Duration) (int, error) {
-	name := p.conn.queueName(queueName)
-	archived := "asynq:{" + name + "}:archived"
-	until := strconv.FormatInt(time.Now().Add(-age).Unix(), 10)
-	ids, err := p.redis.ZRangeByScore(ctx, archived, &redis.ZRangeBy{Min: "-inf", Max: until, Count: archivePage}).Result()
-	if err != nil || len(ids) == 0 {
-		return 0, wrapped("list archived tasks", err)
-	}
-	return p.unarchive(ctx, name, ids)
-}
-
-// excessScript lists the oldest archived tasks beyond the newest ARGV[1], at most ARGV[2]. It is one step: otherwise another
-// dispatcher could delete tasks between the count and the read, and the script would list too many.
-var excessScript = redis.NewScript(`
-local n = redis.call("ZCARD", KEYS[1]) - tonumber(ARGV[1])
-if n <= 0 then
-    return {}
-end
-return redis.call("ZRANGE", KEYS[1], 0, math.min(n, tonumber(ARGV[2])) - 1)`)
-
-// TrimArchive deletes all archived tasks but the newest keep, at most archivePage, and returns their number.
-func (p *Publisher) TrimArchive(ctx context.Context, queueName string, keep int) (int, error) {
-	name := p.conn.queueName(queueName)
-	ids, err := excessScript.Run(ctx, p.redis, []string{"asynq:{" + name + "}:archived"}, keep, archivePage).StringSlice()
-	if err != nil || len(ids) == 0 {
-		return 0, wrapped("list archived tasks", err)
-	}
-	return p.unarchive(ctx, name, ids)
-}
-
-// unarchive deletes archived tasks of the queue that Redis calls name, and returns how many it deleted.
-func (p *Publisher) unarchive(ctx context.Context, name string, ids []string) (int, error) {
-	keys, members := []string{"asynq:{" + name + "}:archived"}, make([]any, len(ids))
-	for i, id := range ids {
-		keys, members[i] = append(keys, "asynq:{"+name+"}:t:"+id), id
-	}
-	n, err := unarchiveScript.Run(ctx, p.redis, keys, members...).Int()
-	return n, wrapped("delete archived tasks", err)
-}
-
-func wrapped(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", operation, err)
 }

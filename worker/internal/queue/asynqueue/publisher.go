@@ -99,11 +99,11 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 // Oldest returns the age of the oldest pending task, 0 if there is none. Active tasks do not count.
 // asynq stores the time in the task's hash.
 func (p *Publisher) Oldest(ctx context.Context, queueName string) (time.Duration, error) {
-	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
-	id, err := p.redis.LIndex(ctx, base+"pending", -1).Result()
+	keys := keysOf(p.conn.queueName(queueName))
+	id, err := p.redis.LIndex(ctx, keys.pending, -1).Result()
 	if err == nil {
 		var since int64
-		if since, err = p.redis.HGet(ctx, base+"t:"+id, "pending_since").Int64(); err == nil {
+		if since, err = p.redis.HGet(ctx, keys.task(id), "pending_since").Int64(); err == nil {
 			return max(time.Since(time.Unix(0, since)), 0), nil
 		}
 	}
@@ -121,5 +121,5 @@ func (p *Publisher) Close() error {
 	p.announcer.sending.Wait()
 	err := p.redis.Close()
 	p.names.adding.Wait()
-	return wrapped("close redis", err)
+	return wrap("close redis", err)
 }

@@ -69,7 +69,7 @@ func (r *registrar) register(ctx context.Context, client redis.Cmdable, name str
 		return nil
 	}
 	if err := client.SAdd(ctx, registry, name).Err(); err != nil {
-		return wrapped("register queue", err)
+		return wrap("register queue", err)
 	}
 	r.added.Store(name, time.Now())
 	return nil

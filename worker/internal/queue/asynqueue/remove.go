@@ -40,8 +40,8 @@ return result`)
 // ready and delayed ones. It returns for each id whether a task was removed, and whether one remains because a worker has it or
 // will receive it.
 func (p *Publisher) RemoveTasks(ctx context.Context, queueName string, ids []string, all bool) (removed, kept []bool, err error) {
-	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
-	keys := []string{base + "pending", base + "active", base + "lease", base + "scheduled", base + "retry", base + "archived", base + "completed"}
+	k := keysOf(p.conn.queueName(queueName))
+	keys := []string{k.pending, k.active, k.lease, k.scheduled, k.retry, k.archived, k.completed}
 	which := ""
 	if all {
 		which = "all"
@@ -49,7 +49,7 @@ func (p *Publisher) RemoveTasks(ctx context.Context, queueName string, ids []str
 	first, last := scoresNow()
 	args := []any{which, first, last}
 	for _, id := range ids {
-		keys, args = append(keys, base+"t:"+id), append(args, id)
+		keys, args = append(keys, k.task(id)), append(args, id)
 	}
 	answer, err := removeScript.Run(ctx, p.redis, keys, args...).Int64Slice()
 	if err != nil {

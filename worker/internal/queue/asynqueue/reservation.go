@@ -61,18 +61,12 @@ local grant = math.max(0, math.min(tonumber(ARGV[2]), free))
 redis.call("HSET", KEYS[5], ARGV[3], string.format("%d %.0f %.0f", grant, now + ARGV[4], now))
 return {depth, grant}`)
 
-// ownKey returns a key of the gateway for a queue. It has the same hash tag as asynq's keys, so a cluster keeps them on one
-// node.
-func ownKey(queue, what string) string { return "email-gateway:{" + queue + "}:" + what }
-
 // Reserve implements queue.Publisher. It measures the lists itself because asynq's GetQueueInfo
 // also reads the oldest tasks, and fails for the whole queue if one of them has no hash.
 func (p *Publisher) Reserve(ctx context.Context, queueName string, window, limit int) (queue.Room, error) {
 	name := p.conn.queueName(queueName)
-	base := "asynq:{" + name + "}:"
-	keys := []string{
-		base + "pending", base + "active", base + "scheduled", base + "retry", ownKey(name, "reserved"), ownKey(name, "window"),
-	}
+	k := keysOf(name)
+	keys := []string{k.pending, k.active, k.scheduled, k.retry, ownKey(name, "reserved"), ownKey(name, "window")}
 	answer, err := reserveScript.Run(ctx, p.redis, keys, window, limit, p.holder,
 		reservationLife.Milliseconds(), holderLife.Milliseconds(), int(windowLife.Seconds())).Slice()
 	if err != nil || len(answer) != 2 {
@@ -95,5 +89,5 @@ return redis.call("HSET", KEYS[1], ARGV[1], string.format("0 0 %.0f", time[1] * 
 // Release implements queue.Publisher.
 func (p *Publisher) Release(ctx context.Context, queueName string) error {
 	err := releaseScript.Run(ctx, p.redis, []string{ownKey(p.conn.queueName(queueName), "reserved")}, p.holder).Err()
-	return wrapped("release room on queue", err)
+	return wrap("release room on queue", err)
 }

@@ -32,10 +32,11 @@ func (r *RetryRoom) Free(ctx context.Context, queueName string) bool {
 	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
 	defer cancel()
 	name := r.conn.queueName(queueName)
+	keys := keysOf(name)
 	pipe := r.redis.Pipeline()
 	window := pipe.Get(ctx, ownKey(name, "window"))
-	retry := pipe.ZCard(ctx, "asynq:{"+name+"}:retry")
-	scheduled := pipe.ZCard(ctx, "asynq:{"+name+"}:scheduled")
+	retry := pipe.ZCard(ctx, keys.retry)
+	scheduled := pipe.ZCard(ctx, keys.scheduled)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false
 	}

@@ -43,12 +43,12 @@ const strayPage = 500
 //
 // If an active task is removed together with its message, the row of the email decides what happens to the email.
 func (p *Publisher) RemoveStrays(ctx context.Context, queueName string) (removed int, err error) {
-	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
-	keys := []string{base + "pending", base + "active", base + "lease"}
+	k := keysOf(p.conn.queueName(queueName))
+	keys := []string{k.pending, k.active, k.lease}
 	defer func() { p.repairs.strays.Add(int64(removed)) }()
 	for list := 1; list <= 2; list++ {
 		for first := 0; ; {
-			looked, n, err := p.removeStrays(ctx, keys, base+"t:", list, first)
+			looked, n, err := p.removeStrays(ctx, keys, k.tasks, list, first)
 			if err != nil {
 				return removed, err
 			}
@@ -73,6 +73,6 @@ func (p *Publisher) removeStrays(ctx context.Context, keys []string, hash string
 
 // Ready lists the ids of the pending tasks of a queue, which are at most as many as the window.
 func (p *Publisher) Ready(ctx context.Context, queueName string) ([]string, error) {
-	ids, err := p.redis.LRange(ctx, "asynq:{"+p.conn.queueName(queueName)+"}:pending", 0, -1).Result()
-	return ids, wrapped("list ready tasks", err)
+	ids, err := p.redis.LRange(ctx, keysOf(p.conn.queueName(queueName)).pending, 0, -1).Result()
+	return ids, wrap("list ready tasks", err)
 }
