@@ -3,11 +3,14 @@ package email
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
 
-// Backoff is the delay after the first, second, … try; the last entry applies to all further tries.
+// Backoff is the delay after the first, second, … try; the last entry applies to all further tries. Emails
+// and webhook deliveries have one. Tasks that fail with an internal error have a delay of their own: retrydelay.go of asynqueue for
+// emails, backoff.go of rabbitmq for bulk jobs.
 type Backoff []time.Duration
 
 // backoffJitter is the maximum relative deviation of a delay, so that emails refused together are
@@ -21,9 +24,14 @@ const MaxAttempts = 5
 // AttemptLimit is the maximum of EMAIL_MAX_ATTEMPTS.
 const AttemptLimit = 100
 
-// Delay is the delay after try n (1 for the first). u is a random number in [0, 1) that sets the
-// jitter.
-func (b Backoff) Delay(n int, u float64) time.Duration {
+// Delay returns the delay after try n (1 for the first), with a random jitter.
+func (b Backoff) Delay(n int) time.Duration { return b.delayAt(n, rand.Float64()) }
+
+// MaxDelay returns the longest delay after try n.
+func (b Backoff) MaxDelay(n int) time.Duration { return b.delayAt(n, 1) }
+
+// delayAt returns the delay with the jitter that u in [0, 1] selects.
+func (b Backoff) delayAt(n int, u float64) time.Duration {
 	base := b[min(max(n, 1), len(b))-1]
 	return time.Duration(float64(base) * (1 - backoffJitter + 2*backoffJitter*u))
 }
@@ -40,8 +48,10 @@ const (
 // OutageDelay is the delay after try n of an email that an outage left with an unknown outcome. Each further try may be
 // delivered again, but such emails may be the only ones that detect the end of the outage. So the delay is at most the fourth
 // of the table for half an hour, and doubles after that: an outage of a day costs some 50 tries and not 700.
-func (b Backoff) OutageDelay(n int, u float64) time.Duration {
-	d := b.Delay(min(n, outageTry), u)
+func (b Backoff) OutageDelay(n int) time.Duration { return b.outageDelayAt(n, rand.Float64()) }
+
+func (b Backoff) outageDelayAt(n int, u float64) time.Duration {
+	d := b.delayAt(min(n, outageTry), u)
 	for range n - longOutageTry {
 		if 2*d > longOutageDelay {
 			return max(d, longOutageDelay)

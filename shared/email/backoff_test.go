@@ -18,7 +18,7 @@ func TestDefaultBackoff_ContractTable(t *testing.T) {
 	want := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute}
 	for i, wait := range want {
 		// u = 0.5 is the middle of the jitter: the table's own value.
-		if got := emailtest.Backoff().Delay(i+1, 0.5); got != wait {
+		if got := emailtest.Backoff().DelayAt(i+1, 0.5); got != wait {
 			t.Errorf("after try %d: %s, want %s", i+1, got, wait)
 		}
 	}
@@ -35,7 +35,7 @@ func TestBackoff_JitterOfTenThousandDraws(t *testing.T) {
 		base := float64(backoff[min(n, len(backoff))-1])
 		low, high, sum := math.Inf(1), 0.0, 0.0
 		for range draws {
-			wait := float64(backoff.Delay(n, random.Float64()))
+			wait := float64(backoff.DelayAt(n, random.Float64()))
 			low, high, sum = min(low, wait), max(high, wait), sum+wait
 		}
 		if low < 0.75*base || high > 1.25*base {
@@ -62,12 +62,12 @@ func TestBackoff_AnyTableAnyTry(t *testing.T) {
 		u := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "u")
 
 		base := float64(table[min(max(n, 1), len(table))-1])
-		wait := float64(backoff.Delay(n, u))
+		wait := float64(backoff.DelayAt(n, u))
 		// Truncation may cost a nanosecond.
 		if wait < base*0.75-1 || wait > base*1.25 {
 			t.Fatalf("Delay(%d, %v) = %v leaves %v ±25 %%", n, u, wait, base)
 		}
-		if later := float64(backoff.Delay(n, min(u+0.1, 1))); later < wait {
+		if later := float64(backoff.DelayAt(n, min(u+0.1, 1))); later < wait {
 			t.Fatalf("a larger u waits shorter: %v < %v", later, wait)
 		}
 	})
@@ -115,7 +115,7 @@ func TestBackoff_OutageDelay(t *testing.T) {
 	b := emailtest.Backoff()
 	tries, waited := 1, time.Duration(0)
 	for n := 1; waited < 24*time.Hour; n++ {
-		d := b.OutageDelay(n, 0.5)
+		d := b.OutageDelayAt(n, 0.5)
 		if waited < 30*time.Minute && d > 2*time.Minute || d > max(waited, 2*time.Minute) || d > time.Hour {
 			t.Errorf("after try %d and %s: %s", n, waited, d)
 		}
@@ -125,7 +125,7 @@ func TestBackoff_OutageDelay(t *testing.T) {
 	if tries > 50 {
 		t.Errorf("%d tries in a day", tries)
 	}
-	if d := (email.Backoff{2 * time.Hour}).OutageDelay(99, 0.5); d != 2*time.Hour {
+	if d := (email.Backoff{2 * time.Hour}).OutageDelayAt(99, 0.5); d != 2*time.Hour {
 		t.Errorf("a table of two hours: %s", d)
 	}
 }

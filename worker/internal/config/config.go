@@ -89,7 +89,7 @@ func (p *Process) longestWait() time.Duration {
 	}
 	var sum time.Duration
 	for try := 1; try < p.MaxAttempts; try++ {
-		sum += p.Backoff.Delay(try, 1)
+		sum += p.Backoff.MaxDelay(try)
 	}
 	return sum
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
 	feedbackstore "email-gateway/shared/store/feedback"
@@ -155,12 +155,7 @@ func (r *Reader) run(ctx context.Context) {
 
 // rest waits after the n-th failure in a row.
 func rest(ctx context.Context, n int) {
-	pause := min(firstPause<<min(n-1, 10), longestPause)
-	pause += time.Duration(rand.Int64N(int64(pause / 4))) // spreads the calls of several workers
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-	}
+	_ = service.Pause(ctx, service.Jitter(min(firstPause<<min(n-1, 10), longestPause), 0.25))
 }
 
 // work records the events of a batch concurrently and deletes the messages that are done.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -147,9 +146,9 @@ func (o Outcomes) next(u dispatch.UnknownOutcome, guard outbox.Guard, parked boo
 		return t
 	}
 	t.Status, t.PossibleDuplicate = email.RetryScheduled, true
-	t.Delay = o.Backoff.Delay(u.Attempts, rand.Float64())
+	t.Delay = o.Backoff.Delay(u.Attempts)
 	if parked || u.InOutage { // the outage may have ended since
-		t.Delay = o.Backoff.OutageDelay(u.Attempts, rand.Float64())
+		t.Delay = o.Backoff.OutageDelay(u.Attempts)
 	}
 	if last {
 		t.AddThrottles, try = 1, try-1

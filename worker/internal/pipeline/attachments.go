@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
@@ -81,26 +82,21 @@ func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *
 		return p.postponer.postpone(ctx, a, busy.Delay)
 	case errors.As(err, &notTried):
 		p.Metrics.postponed("unavailable")
-		return p.postponer.postpone(ctx, a, atRandom(notTried.Delay))
+		return p.postponer.postpone(ctx, a, service.Jitter(notTried.Delay, 1))
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
 		p.logUnread(log, err)
-		return p.postponer.postpone(ctx, a, atRandom(storageDelay))
+		return p.postponer.postpone(ctx, a, service.Jitter(storageDelay, 1))
 	case errors.As(err, &missing) && missing.Delay > 0:
 		p.Metrics.postponed("missing")
 		if omitted, ok := p.waiting.Allow("missing file"); ok {
 			log.Warn("a file is missing or damaged: its emails wait before they fail", "delay", missing.Delay.String(), "omitted", omitted, "error", missing.Error())
 		}
-		return p.postponer.postpone(ctx, a, atRandom(missing.Delay))
+		return p.postponer.postpone(ctx, a, service.Jitter(missing.Delay, 1))
 	case errors.As(err, &missing):
 		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
 	}
 	return err
-}
-
-// atRandom returns up to twice the delay, so that not all emails come again at once.
-func atRandom(delay time.Duration) time.Duration {
-	return delay + time.Duration(jitter()*float64(delay))
 }
 
 // logUnread logs that attachments cannot be read.

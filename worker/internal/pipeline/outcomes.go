@@ -115,9 +115,9 @@ func (o *outcomes) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 // throttled tries included. A short delay is spent on the queue if it has room, any other in the
 // outbox, from which the dispatcher enqueues the email.
 func (o *outcomes) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
-	delay := o.Backoff.Delay(a.tries, jitter())
+	delay := o.Backoff.Delay(a.tries)
 	if a.excused {
-		delay = o.Backoff.OutageDelay(a.tries, jitter())
+		delay = o.Backoff.OutageDelay(a.tries)
 	}
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay

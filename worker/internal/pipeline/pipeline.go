@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"email-gateway/shared/crashpoint"
@@ -227,6 +226,3 @@ func asFailure(err error) *provider.Failure {
 		Outcome: provider.Unknown, Code: "PROVIDER_ERROR", Category: provider.TransientError, Reason: err.Error(), Err: err,
 	}
 }
-
-// jitter returns a random factor in [0, 1) for the backoff.
-func jitter() float64 { return rand.Float64() }

@@ -21,7 +21,7 @@ func (c *Consumer) backOff(s *session) bool {
 	return !c.dlq || c.pause(s, c.lengthen())
 }
 
-// dlqBackoff is the wait of the consumer of a DLQ whose tasks failed.
+// dlqBackoff is the wait of the consumer of a DLQ whose tasks failed. email.Backoff is that of emails.
 type dlqBackoff struct {
 	mu   sync.Mutex
 	last time.Duration
