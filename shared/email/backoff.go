@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Backoff is the delay after the first, second, … try; the last entry applies to all further tries. Emails
+// Backoff is the delay after the first, second, … attempt; the last entry applies to all further attempts. Emails
 // and webhook deliveries have one. Tasks that fail with an internal error have a delay of their own: retrydelay.go of asynqueue for
 // emails, backoff.go of rabbitmq for bulk jobs.
 type Backoff []time.Duration
@@ -17,17 +17,17 @@ type Backoff []time.Duration
 // not retried together.
 const backoffJitter = 0.25
 
-// MaxAttempts is the default number of tries. Tries refused because of a provider quota do not
-// count: only the deadline ends those emails.
+// MaxAttempts is the default of EMAIL_MAX_ATTEMPTS, which limits the counted attempts: see Tries. Throttled attempts end only with
+// the email's deadline.
 const MaxAttempts = 5
 
 // AttemptLimit is the maximum of EMAIL_MAX_ATTEMPTS.
 const AttemptLimit = 100
 
-// Delay returns the delay after try n (1 for the first), with a random jitter.
+// Delay returns the delay after attempt n (1 for the first), throttled ones included, with a random jitter.
 func (b Backoff) Delay(n int) time.Duration { return b.delayAt(n, rand.Float64()) }
 
-// MaxDelay returns the longest delay after try n.
+// MaxDelay returns the longest delay after attempt n.
 func (b Backoff) MaxDelay(n int) time.Duration { return b.delayAt(n, 1) }
 
 // delayAt returns the delay with the jitter that u in [0, 1] selects.
@@ -37,22 +37,22 @@ func (b Backoff) delayAt(n int, u float64) time.Duration {
 }
 
 const (
-	// outageTry is the last try whose delay grows during a provider outage of up to half an hour.
-	outageTry = 4
-	// longOutageTry is the try from which on the delay doubles, up to longOutageDelay: with the default table it is made after
+	// outageAttempt is the last attempt whose delay grows during a provider outage of up to half an hour.
+	outageAttempt = 4
+	// longOutageAttempt is the attempt from which on the delay doubles, up to longOutageDelay: with the default table it is made after
 	// half an hour.
-	longOutageTry   = 20
-	longOutageDelay = time.Hour
+	longOutageAttempt = 20
+	longOutageDelay   = time.Hour
 )
 
-// OutageDelay is the delay after try n of an email that an outage left with an unknown outcome. Each further try may be
+// OutageDelay is the delay after attempt n of an email that an outage left with an unknown outcome. Each further attempt may be
 // delivered again, but such emails may be the only ones that detect the end of the outage. So the delay is at most the fourth
-// of the table for half an hour, and doubles after that: an outage of a day costs some 50 tries and not 700.
+// of the table for half an hour, and doubles after that: an outage of a day costs some 50 attempts and not 700.
 func (b Backoff) OutageDelay(n int) time.Duration { return b.outageDelayAt(n, rand.Float64()) }
 
 func (b Backoff) outageDelayAt(n int, u float64) time.Duration {
-	d := b.delayAt(min(n, outageTry), u)
-	for range n - longOutageTry {
+	d := b.delayAt(min(n, outageAttempt), u)
+	for range n - longOutageAttempt {
 		if 2*d > longOutageDelay {
 			return max(d, longOutageDelay)
 		}

@@ -42,7 +42,7 @@ type SendJob struct {
 
 	Recipient JobRecipient `json:"recipient"`
 
-	// Attempt is the number of the try for which the task was published, 1 to 5. Tries refused because
+	// Attempt is the number of the counted attempt for which the task was published, 1 to 5. Attempts refused because
 	// of a provider quota do not count, so it may repeat. The dispatcher sets both fields: payloads in
 	// the outbox and in dead letters have neither. A retry that waits on the queue keeps its task, and
 	// with it both values; the outbox row has the current number.

@@ -24,7 +24,7 @@ const (
 
 	// Sent: the provider accepted it.
 	Sent Status = "SENT"
-	// Failed: refused permanently, invalid, or out of tries. It has a dead letter.
+	// Failed: refused permanently, invalid, or out of attempts. It has a dead letter.
 	Failed Status = "FAILED"
 	// Expired: its deadline passed before the provider accepted it.
 	Expired Status = "EXPIRED"

@@ -2,16 +2,16 @@ package email
 
 import "fmt"
 
-// Tries is an email's number of tries: those that count, the maximum, and those refused by a
-// provider's quota or made during an outage.
+// Tries is how an email's attempts count. An attempt is one claim of an email by a worker (email_outbox.attempts). An attempt that
+// a quota or an outage ended is throttled (email_outbox.throttles) and does not count. EMAIL_MAX_ATTEMPTS limits the counted
+// attempts: attempts − throttles.
 type Tries struct {
 	Spent     int `json:"spent"`
 	Allowed   int `json:"allowed"`
 	Throttled int `json:"throttled"`
 }
 
-// TriesOf returns the tries of an email with these attempts, of which throttles were refused by a
-// quota or made during an outage.
+// TriesOf returns the tries of an email with these attempts, of which throttles do not count.
 func TriesOf(attempts, throttles, allowed int) Tries {
 	return Tries{Spent: attempts - throttles, Allowed: allowed, Throttled: throttles}
 }

@@ -80,7 +80,7 @@ type Call struct {
 	Sender         string // the From address
 	Began          time.Time
 	Pass           breakerstore.Pass // the breaker's state at the attempt's claim
-	// Last means that the email has no try left after this one.
+	// Last means that the email has no attempt left after this one.
 	Last bool
 }
 
@@ -123,23 +123,23 @@ func (b *Breaker) Answered(c Call) {
 }
 
 // Failed reports a failed call, and opens or closes the breaker accordingly. notCounted means that the
-// try does not count: the email is a probe, or the breaker is open or was opened during the call,
-// so the failure is already known. In a suspected outage the last try of an email does not count
-// either: failures of a second email, and more failures than one email has tries, show that the
+// attempt does not count: the email is a probe, or the breaker is open or was opened during the call,
+// so the failure is already known. In a suspected outage the last attempt of an email does not count
+// either: failures of a second email, and more failures than one email has attempts, show that the
 // email is not the cause. The same applies if the provider does not answer the account call: a
 // single email never opens the breaker, and does not fail in an outage. That call is skipped if the
 // provider has answered another email since the previous failure: then only the account's API may
 // be down.
 //
 // An ambiguous Park opens the breaker, unless one of the same sender or email has done so before, in any process, and the account
-// has accepted another email since: then the try counts. A single sender that the account may not use does not stop the others.
+// has accepted another email since: then the attempt counts. A single sender that the account may not use does not stop the others.
 //
-// While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no try counts. A failure that
+// While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no attempt counts. A failure that
 // certainly concerns its sender alone suspends no process.
 //
 // Failed repeats its reads and writes until the database answers. But it does not wait for another
 // session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
-// (in a certain outage its try does not count), and the next failing call tries to open the
+// (in a certain outage its attempt does not count), and the next failing call tries to open the
 // breaker.
 func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 	diagnosed, answers := b.run.ended(c, f, time.Now())

@@ -18,7 +18,7 @@ const (
 	outageTime  = 5 * time.Second
 	// outageGap ends a run: two failures half an hour apart are no outage.
 	outageGap = time.Minute
-	// suspectCalls of more than one email are a suspected outage. One email has five tries.
+	// suspectCalls of more than one email are a suspected outage. One email has five attempts.
 	suspectCalls    = 6
 	unreadableCalls = 3
 )

@@ -88,8 +88,8 @@ func (p *Process) longestWait() time.Duration {
 		return 0
 	}
 	var sum time.Duration
-	for try := 1; try < p.MaxAttempts; try++ {
-		sum += p.Backoff.MaxDelay(try)
+	for n := 1; n < p.MaxAttempts; n++ {
+		sum += p.Backoff.MaxDelay(n)
 	}
 	return sum
 }

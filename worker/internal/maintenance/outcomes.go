@@ -117,7 +117,7 @@ func (o Outcomes) find(ctx context.Context, unknown []dispatch.UnknownOutcome) (
 
 // next returns the transition of an email. An abandoned claim first waits for feedback, unless the window is 0. After that the
 // delivery policy decides whether the email is sent again. While the breaker is open (parked), an email does not fail because
-// its tries are used up: its last try does not count, since the outage may be the reason for the unknown outcome.
+// its attempts are used up: its last attempt does not count, since the outage may be the reason for the unknown outcome.
 func (o Outcomes) next(u dispatch.UnknownOutcome, guard outbox.Guard, parked bool) outbox.Transition {
 	t := outbox.Transition{
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
@@ -130,8 +130,8 @@ func (o Outcomes) next(u dispatch.UnknownOutcome, guard outbox.Guard, parked boo
 		"errorCategory": cmp.Or(u.Category, string(provider.TransientError)),
 		"originalCode":  cmp.Or(u.OriginalCode, email.CodeAttemptAbandoned),
 	}
-	try := u.Attempts - u.Throttles
-	last := try >= o.MaxAttempts
+	counted := u.Attempts - u.Throttles
+	last := counted >= o.MaxAttempts
 	again := u.Delivery == email.AtLeastOnce && (!last || parked)
 	if guard == outbox.GuardAbandoned {
 		addEvent(&t, email.EventOutcomeUnknown, cause, map[string]any{"attemptId": u.Token, "willRetry": again})
@@ -151,10 +151,10 @@ func (o Outcomes) next(u dispatch.UnknownOutcome, guard outbox.Guard, parked boo
 		t.Delay = o.Backoff.OutageDelay(u.Attempts)
 	}
 	if last {
-		t.AddThrottles, try = 1, try-1
+		t.AddThrottles, counted = 1, counted-1
 	}
 	addEvent(&t, email.EventRetryScheduled, cause, map[string]any{
-		"willRetry": true, "nextAttemptNumber": try + 1, "backoffDelay": t.Delay.Milliseconds(),
+		"willRetry": true, "nextAttemptNumber": counted + 1, "backoffDelay": t.Delay.Milliseconds(),
 	})
 	return t
 }

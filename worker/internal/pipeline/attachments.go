@@ -19,8 +19,8 @@ type Attachments interface {
 	Reserve(ctx context.Context, n attachment.Need) (*attachment.Room, error)
 }
 
-// storageDelay is how long an email waits in the outbox while the file storage cannot be reached, or up to twice as long. It spends
-// no try.
+// storageDelay is how long an email waits in the outbox while the file storage cannot be reached, or up to twice as long. No
+// attempt is spent.
 const storageDelay = 10 * time.Second
 
 // reserve waits for the memory of a body of this size, if it is large, and of attachments, before they are read.
@@ -56,7 +56,7 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 	return p.reserve(ctx, log, a, size)
 }
 
-// loadAttachments reads the attachments before the email is claimed, so that it costs neither a try nor a part of the lease if
+// loadAttachments reads the attachments before the email is claimed, so that it costs neither an attempt nor a part of the lease if
 // they cannot be read now.
 func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	if a.need(0).Count == 0 {

@@ -22,7 +22,7 @@ import (
 	"email-gateway/worker/internal/provider"
 )
 
-// attempt is one try of one email, from the moment its task was received.
+// attempt is one attempt to send one email, from the moment its task was received.
 type attempt struct {
 	id       uuid.UUID // the claim token; sent to the provider as a tag
 	row      *outbox.LoadedEmail
@@ -41,21 +41,21 @@ type attempt struct {
 	room                     *attachment.Room // memory of body and attachments
 	attachments              []provider.Attachment
 	probe                    bool // the circuit breaker waits for this attempt's call
-	// tries and throttles include this attempt once its claim has succeeded.
-	tries, throttles int
-	pass             breakerstore.Pass // the circuit breaker's state at the claim
-	givenUp          bool              // a release may have been recorded in its place while the claim's answer was missing: no call
-	called           time.Time         // when the provider call began; zero = no call yet
-	state            email.EventType
-	reached          []reached // the states so far; counted when the claim or the refusal is committed
-	excused          bool      // the call was made during an outage: the try counts like a throttled one
+	// attempts and throttles include this attempt once its claim has succeeded.
+	attempts, throttles int
+	pass                breakerstore.Pass // the circuit breaker's state at the claim
+	givenUp             bool              // a release may have been recorded in its place while the claim's answer was missing: no call
+	called              time.Time         // when the provider call began; zero = no call yet
+	state               email.EventType
+	reached             []reached // the states so far; counted when the claim or the refusal is committed
+	excused             bool      // the call was made during an outage: it counts like a throttled attempt
 }
 
 func newAttempt(row *outbox.LoadedEmail, task email.SendJob, d *delivery) *attempt {
 	a := &attempt{
 		id: uuid.New(), row: row, task: task, queue: d.Queue, received: d.received,
 		probe: row.Probe && row.Status.Claimable(), room: &attachment.Room{Release: func() {}},
-		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text, autoText: row.AutoText,
+		attempts: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text, autoText: row.AutoText,
 	}
 	row.HTML, row.Text = "", "" // the attempt has them, until the call
 	a.reach(email.EventReceived)
@@ -64,11 +64,11 @@ func newAttempt(row *outbox.LoadedEmail, task email.SendJob, d *delivery) *attem
 	return a
 }
 
-// number is the number of this try as EMAIL_MAX_ATTEMPTS counts it: throttled tries are excluded.
-func (a *attempt) number() int { return a.tries - a.throttles }
+// counted is the number of this attempt as EMAIL_MAX_ATTEMPTS counts it: throttled attempts are excluded.
+func (a *attempt) counted() int { return a.attempts - a.throttles }
 
 func (a *attempt) applyClaim(claim outbox.Advanced) {
-	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Breaker
+	a.attempts, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Breaker
 }
 
 func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
@@ -77,7 +77,7 @@ func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 	}
 	return telemetry.EmailLogger(log, telemetry.Email{
 		OutboxID: a.row.ID.String(), RequestID: a.row.RequestID, CompanyID: a.row.CompanyID.String(),
-		MailingID: telemetry.ID(a.row.MailingID.UUID), Attempt: a.number(), Recipient: a.job.Recipient,
+		MailingID: telemetry.ID(a.row.MailingID.UUID), Attempt: a.counted(), Recipient: a.job.Recipient,
 		State: func() string { return string(a.state) }, Since: a.received,
 	})
 }
@@ -102,7 +102,7 @@ func (a *attempt) transition(guard outbox.Guard, to email.Status) outbox.Transit
 // call describes this attempt to the circuit breaker.
 func (a *attempt) call(maxAttempts int) breaker.Call {
 	return breaker.Call{
-		Email: a.row.ID, Attempt: a.id, Company: a.row.CompanyID, Sender: a.senderAddress(), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
+		Email: a.row.ID, Attempt: a.id, Company: a.row.CompanyID, Sender: a.senderAddress(), Began: a.called, Pass: a.pass, Last: a.counted() >= maxAttempts,
 	}
 }
 
@@ -123,7 +123,7 @@ func (a *attempt) end(to email.Status) outbox.Transition {
 func (a *attempt) claim(now time.Time) outbox.Transition {
 	t := a.transition(outbox.GuardClaim, email.Processing)
 	t.Token, t.AddAttempts, t.Company = a.id, 1, a.row.CompanyID
-	sending := map[string]any{"attempt": a.number(), "attemptId": a.id}
+	sending := map[string]any{"attempt": a.counted(), "attemptId": a.id}
 	if len(a.row.SuppressedCopies) > 0 {
 		sending["suppressedCopies"] = a.row.SuppressedCopies
 	}
@@ -156,7 +156,7 @@ func (a *attempt) recipient() *recipient.Recipient {
 }
 
 func (a *attempt) receivedEvent() email.Event {
-	return event(email.EventReceived, a.received, map[string]any{"attempt": a.number(), "jobId": a.row.ID})
+	return event(email.EventReceived, a.received, map[string]any{"attempt": a.counted(), "jobId": a.row.ID})
 }
 
 // addText makes the text part from the html, unless the email has one or its request turned that off.

@@ -24,7 +24,7 @@ func (o *outcomes) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 	t := a.end(email.Sent)
 	t.SESMessageID = receipt.MessageID
 	t.Events = []email.Event{event(email.EventSent, time.Now(), map[string]any{
-		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
+		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.counted(),
 	})}
 	o.Pacer.Accepted(a.called)
 	applied, err := o.recorder.record(log, a, &t)
@@ -49,7 +49,7 @@ func (o *outcomes) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 		if f.Outcome != provider.Unknown {
 			return o.release(log, a, slog.LevelDebug, f.Code, f) // the circuit breaker has logged it once for all emails
 		}
-		// The provider may have accepted it, and the email stays flagged as unknown. The try does
+		// The provider may have accepted it, and the email stays flagged as unknown. The attempt does
 		// not count, like a throttled one, unless the delivery policy allows no other.
 		if a.row.Delivery == email.AtLeastOnce {
 			a.excused = true
@@ -57,7 +57,8 @@ func (o *outcomes) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 		}
 	}
 	if f.Incomplete && f.Outcome == provider.Retry && !a.excused {
-		// It was not sent, so another try does no harm: a slow way out costs time and no tries. The deadline ends it.
+		// It was not sent, so another attempt does no harm: a slow connection to the provider uses up time, not attempts. The
+		// deadline ends it.
 		a.excused = true
 		a.throttles++
 	}
@@ -68,12 +69,12 @@ func (o *outcomes) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 		a.throttles++
 		return o.retry(log, a, f)
 	case provider.Retry, provider.Park: // Park gets here only if it concerns this email or its sender
-		if a.number() >= o.MaxAttempts {
+		if a.counted() >= o.MaxAttempts {
 			return o.fail(log, a, f)
 		}
 		return o.retry(log, a, f)
 	case provider.Unknown:
-		again := a.row.Delivery == email.AtLeastOnce && a.number() < o.MaxAttempts
+		again := a.row.Delivery == email.AtLeastOnce && a.counted() < o.MaxAttempts
 		switch {
 		case o.FeedbackWindow > 0:
 			return o.awaitFeedback(log, a, f, again)
@@ -111,13 +112,13 @@ func (o *outcomes) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 	return &queue.Dead{Reason: t.ErrorCode + ": " + email.MaskText(f.Reason)}
 }
 
-// retry schedules the next try after the backoff. The delay after try n is the table's n-th,
-// throttled tries included. A short delay is spent on the queue if it has room, any other in the
+// retry schedules the next attempt after the backoff. The delay after attempt n, throttled ones included, is the table's
+// n-th. A short delay is spent on the queue if it has room, any other in the
 // outbox, from which the dispatcher enqueues the email.
 func (o *outcomes) retry(log *slog.Logger, a *attempt, f *provider.Failure) error {
-	delay := o.Backoff.Delay(a.tries)
+	delay := o.Backoff.Delay(a.attempts)
 	if a.excused {
-		delay = o.Backoff.OutageDelay(a.tries)
+		delay = o.Backoff.OutageDelay(a.attempts)
 	}
 	t := a.end(email.RetryScheduled)
 	t.Delay = delay
@@ -132,7 +133,7 @@ func (o *outcomes) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 		t.Events = append(t.Events, unknownEvent(now, f, true))
 	}
 	metadata := failureMetadata(f, true)
-	metadata["nextAttemptNumber"] = a.number() + 1
+	metadata["nextAttemptNumber"] = a.counted() + 1
 	metadata["backoffDelay"] = delay.Milliseconds()
 	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
 	if applied, err := o.recorder.record(log, a, &t); !applied {
@@ -165,7 +166,7 @@ func (o *outcomes) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failu
 	return nil
 }
 
-// release returns the email to the outbox without counting the try. f is nil if there was no call.
+// release returns the email to the outbox without counting the attempt. f is nil if there was no call.
 func (o *outcomes) release(log *slog.Logger, a *attempt, level slog.Level, why string, f *provider.Failure) error {
 	t := a.release(why, f)
 	if applied, err := o.recorder.record(log, a, &t); !applied {

@@ -63,7 +63,7 @@ type Breaker interface {
 	// Answered reports that the provider accepted the email.
 	Answered(c breaker.Call)
 	// Failed reports that it did not. If notCounted is true the email must be released without
-	// counting the try, whatever its outcome.
+	// counting the attempt, whatever its outcome.
 	Failed(c breaker.Call, f *provider.Failure) (notCounted bool)
 	// Skipped reports that the probe with this id ended without a call.
 	Skipped(id uuid.UUID)

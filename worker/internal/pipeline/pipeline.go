@@ -74,7 +74,7 @@ const (
 type delivery struct {
 	queue.Task
 	received time.Time
-	number   int // of the try; 0 until the email is loaded
+	attempt  int // its counted number; 0 until the email is loaded
 }
 
 // Handle is the queue's handler for one email task. It returns nil when the task is done, including
@@ -146,7 +146,7 @@ func (p *Pipeline) receive(ctx context.Context, d *delivery, job email.SendJob, 
 	}
 	crashpoint.At(crashpoint.SendLoaded)
 	a := newAttempt(row, job, d)
-	d.number = a.number()
+	d.attempt = a.counted()
 	return a, nil
 }
 

@@ -83,8 +83,8 @@ func (p *postponer) rowLocked(ctx context.Context, a *attempt) error {
 }
 
 // faultAgain postpones an email in the outbox whose task failed more than once with an internal
-// error. On the queue such tasks would take other tenants' room in the window. It logs the number of the try. If the
-// email was not loaded that is the payload's, with which the task was published: retries on the queue do not change it.
+// error. On the queue such tasks would take other tenants' room in the window. It logs the number of the attempt. If
+// the email was not loaded that is the payload's, with which the task was published: retries on the queue do not change it.
 func (p *postponer) faultAgain(ctx context.Context, d *delivery, err error) error {
 	var (
 		later *queue.RetryLater
@@ -98,7 +98,7 @@ func (p *postponer) faultAgain(ctx context.Context, d *delivery, err error) erro
 		return err
 	}
 	failed := telemetry.EmailOf(d.ID, d.Payload)
-	failed.Attempt = cmp.Or(d.number, failed.Attempt)
+	failed.Attempt = cmp.Or(d.attempt, failed.Attempt)
 	telemetry.EmailLogger(p.Log, failed).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
 		telemetry.DurationMS, time.Since(d.received).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
 	return nil

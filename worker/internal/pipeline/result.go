@@ -20,7 +20,7 @@ func (a *attempt) release(why string, f *provider.Failure) outbox.Transition {
 		metadata = failureMetadata(f, true)
 		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	}
-	metadata["reason"], metadata["nextAttemptNumber"] = why, a.number() // this try does not count
+	metadata["reason"], metadata["nextAttemptNumber"] = why, a.counted() // this attempt does not count
 	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
 	return t
 }

@@ -63,7 +63,7 @@ const (
 	// Failed: refused permanently. A retry would be refused too.
 	Failed Outcome = "FAILED"
 	// Throttled: refused for now because of a quota. It counts as a throttle, not as one of the
-	// five tries, so a quota alone never fails an email.
+	// five attempts, so a quota alone never fails an email.
 	Throttled Outcome = "THROTTLED"
 	// Retry: the provider certainly did not accept it; a retry may succeed.
 	Retry Outcome = "RETRY"
@@ -72,11 +72,11 @@ const (
 	// Unreadable: the provider answered 2xx without a valid receipt. It was most likely accepted,
 	// so it is never retried automatically.
 	Unreadable Outcome = "UNREADABLE"
-	// Park: the email is fine, but the account, the credentials or the endpoint is not. The try
+	// Park: the email is fine, but the account, the credentials or the endpoint is not. The attempt
 	// does not count, unless the failure is Ambiguous and the account is known to work: then it
 	// counts like that of Retry.
 	Park Outcome = "PARK"
-	// Unspent: the call ended on our side before the whole email was sent. The try does not count.
+	// Unspent: the call ended on our side before the whole email was sent. The attempt does not count.
 	Unspent Outcome = "UNSPENT"
 )
 

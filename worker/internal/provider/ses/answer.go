@@ -142,7 +142,7 @@ func (a answer) byName() *provider.Failure {
 		return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
 	case "AccessDenied", "NotAuthorized":
 		// A clock skew of minutes is reported as AccessDenied. The SDK has recorded the offset and
-		// signs the next call correctly, so parking is sufficient: the try does not count, and a
+		// signs the next call correctly, so parking is sufficient: the attempt does not count, and a
 		// probe follows.
 		if a.skewed {
 			return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
