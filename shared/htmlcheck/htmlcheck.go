@@ -54,7 +54,7 @@ func check(html string, thorough bool) error {
 	return nil
 }
 
-// CheckAll returns all violations, at most most of them (two or more), with their lines if a
+// CheckAll returns all violations, at most limit of them (two or more), with their lines if a
 // reading of tokens finds them; nil if Check accepts html.
 func CheckAll(html string, limit int) []*Violation {
 	if v := checkText(html); v != nil {

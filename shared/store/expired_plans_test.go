@@ -54,7 +54,7 @@ func TestPlans_ExpiredBacklog(t *testing.T) {
 	if err != nil || !found || probe.ID != other {
 		t.Errorf("the probe is %v, %v, %v, want %v", probe, found, err, other)
 	}
-	batch, err := d.Store.TakeDue(t.Context(), dispatch.Slot{ID: uuid.New()}, dispatch.EvenTakes([]int64{laneOf(first), laneOf(other)}, 10))
+	batch, err := d.Store.TakeDue(t.Context(), dispatch.Slot{ID: uuid.New()}, storetest.EvenTakes([]int64{laneOf(first), laneOf(other)}, 10))
 	if err != nil || len(batch.Rows) != 11 || batch.Rows[10].ID != other {
 		t.Errorf("%d rows taken, %v", len(batch.Rows), err)
 	}

@@ -112,7 +112,7 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	}
 	db := storetest.Connect(t, d, store.Options{})
 	for _, drained := range []bool{false, true} {
-		batch, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes([]int64{lane}, 2990))
+		batch, err := d.Store.TakeDue(t.Context(), slot(), storetest.EvenTakes([]int64{lane}, 2990))
 		if err != nil || len(batch.Rows) == 0 {
 			t.Fatalf("took %d rows, %v", len(batch.Rows), err)
 		}

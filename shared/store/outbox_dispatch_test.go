@@ -30,7 +30,7 @@ func slot() dispatch.Slot { return dispatch.Slot{ID: uuid.New()} }
 // take takes what is due in all live lanes.
 func take(t *testing.T, d storetest.Database, perLane int) []dispatch.DueRow {
 	t.Helper()
-	taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes(liveLanes(t, d), perLane))
+	taken, err := d.Store.TakeDue(t.Context(), slot(), storetest.EvenTakes(liveLanes(t, d), perLane))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestLiveLanes(t *testing.T) {
 			lanes := []int64{ask[int64](t, d, `SELECT lane_id FROM email_outbox`)}
 			open := ask[bool](t, d, `SELECT NOT EXISTS (SELECT FROM dispatch_lanes l JOIN companies c ON c.id = l.company_id
 				WHERE l.paused_at IS NOT NULL OR l.parked_until > now() OR c.suspended_at IS NOT NULL OR l.id = $1 AND l.queue <> 'email:send')`, lanes[0])
-			taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes(lanes, 10))
+			taken, err := d.Store.TakeDue(t.Context(), slot(), storetest.EvenTakes(lanes, 10))
 			if err != nil || open && (len(taken.Rows) == 1 && taken.Rows[0].ID == id) != tt.want {
 				t.Errorf("took %v, %v", taken, err)
 			}

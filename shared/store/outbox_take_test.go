@@ -84,7 +84,7 @@ func TestTakeDue_ManyDispatchers(t *testing.T) {
 				if len(lanes) == 0 {
 					return
 				}
-				taken, err := s.TakeDue(t.Context(), slot(), dispatch.EvenTakes(lanes, 7))
+				taken, err := s.TakeDue(t.Context(), slot(), storetest.EvenTakes(lanes, 7))
 				if err != nil {
 					t.Error(err)
 					return
@@ -132,7 +132,7 @@ func TestTakeDue_NothingDue(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	for _, lanes := range [][]int64{nil, {}, {1, 2, 3}} {
-		taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes(lanes, 10))
+		taken, err := d.Store.TakeDue(t.Context(), slot(), storetest.EvenTakes(lanes, 10))
 		if len(taken.Rows) != 0 || !taken.TakenAt.IsZero() || err != nil {
 			t.Errorf("took %v, %v", taken, err)
 		}
@@ -176,7 +176,7 @@ func TestTakeDue_Batches(t *testing.T) {
 	takeOne := func() {
 		t.Helper()
 		d.Accept(t, company, nil)
-		taken, err := d.Store.TakeDue(t.Context(), one, dispatch.EvenTakes(liveLanes(t, d), 1))
+		taken, err := d.Store.TakeDue(t.Context(), one, storetest.EvenTakes(liveLanes(t, d), 1))
 		if err != nil || len(taken.Rows) != 1 {
 			t.Fatalf("%v, %v", taken, err)
 		}
@@ -210,7 +210,7 @@ func TestRelease(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	soon, later, claimed, again, locked, moved := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
-	taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTakes(liveLanes(t, d), 10))
+	taken, err := d.Store.TakeDue(t.Context(), slot(), storetest.EvenTakes(liveLanes(t, d), 10))
 	if err != nil || len(taken.Rows) != 6 {
 		t.Fatalf("%v, %v", taken, err)
 	}
@@ -271,7 +271,7 @@ func TestLeaseJobs(t *testing.T) {
 			t.Fatalf("live %v, %v; want %d jobs", live, err, want)
 		}
 		lanes := []int64{ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)}
-		taken, err := d.Store.LeaseJobs(t.Context(), dispatch.EvenTakes(lanes, 10))
+		taken, err := d.Store.LeaseJobs(t.Context(), storetest.EvenTakes(lanes, 10))
 		if err != nil || len(taken.Rows) != want {
 			t.Fatalf("took %v, %v; want %d", taken, err, want)
 		}
@@ -370,7 +370,7 @@ func TestNoteDroppedTask(t *testing.T) {
 			t.Errorf("%s: returned %+v, %v, want %+v", when, got, err, want)
 		}
 		lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = $1`, retry)
-		batch, err := d.Store.TakeDue(t.Context(), dispatch.Slot{ID: uuid.New()}, dispatch.EvenTakes([]int64{lane}, 10))
+		batch, err := d.Store.TakeDue(t.Context(), dispatch.Slot{ID: uuid.New()}, storetest.EvenTakes([]int64{lane}, 10))
 		if err != nil {
 			t.Fatal(err)
 		}

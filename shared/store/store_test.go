@@ -12,7 +12,6 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
-	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/mailing"
@@ -107,7 +106,7 @@ func TestPostgresAway(t *testing.T) {
 	}
 	_, advanceErr := s.Advance(t.Context(), outbox.Transition{ID: uuid.New()})
 	_, loadErr := s.NewLoader().Load(t.Context(), uuid.New())
-	_, dispatchErr := s.TakeDue(t.Context(), slot(), dispatch.EvenTakes([]int64{1}, 1))
+	_, dispatchErr := s.TakeDue(t.Context(), slot(), storetest.EvenTakes([]int64{1}, 1))
 	for name, err := range map[string]error{
 		"accept":     s.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
 		"advance":    advanceErr,

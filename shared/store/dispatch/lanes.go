@@ -200,12 +200,3 @@ type LaneTake struct {
 	LaneProbe
 	Limit int
 }
-
-// EvenTakes takes at most limit rows from each of the lanes.
-func EvenTakes(lanes []int64, limit int) []LaneTake {
-	takes := make([]LaneTake, len(lanes))
-	for i, id := range lanes {
-		takes[i] = LaneTake{LaneProbe: LaneProbe{ID: id}, Limit: limit}
-	}
-	return takes
-}

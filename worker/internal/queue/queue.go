@@ -77,8 +77,8 @@ type Publisher interface {
 	// would take (archived, completed), is replaced. After an error the task may or may not be queued, unless the error wraps
 	// ErrNotPublished.
 	Publish(ctx context.Context, task Task) (Placed, error)
-	// Reserve grants the publisher its share, at most most tasks, of the free room in a window that
-	// all publishers share. A grant replaces the publisher's last one for the queue and lasts until
+	// Reserve grants the publisher its share of the free room in a window that all publishers share,
+	// at most limit tasks. A grant replaces the publisher's last one for the queue and lasts until
 	// Release, or for 5 s.
 	Reserve(ctx context.Context, queue string, window, limit int) (Room, error)
 	// Release ends the publisher's grant for the queue. Published tasks are part of the depth.
