@@ -206,7 +206,7 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	if err := run(&rows, arguments); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
 	}
-	// The lease began on Postgres's clock after begun on this process's clock. Counting from begun, LeaseUntil is never
+	// The lease began on Postgres's clock after start on this process's clock. Counting from start, LeaseUntil is never
 	// later than the real end.
 	until := start.Add(lease)
 	byID := make(map[uuid.UUID]Advanced, len(rows))
