@@ -111,7 +111,7 @@ func (p *Pipeline) handle(ctx context.Context, d *delivery) error {
 	if a == nil {
 		return err
 	}
-	defer p.finish(a)
+	defer p.releaseHeld(a)
 	log := a.logger(ctx, p.Log)
 	if done, err := p.skip(ctx, log, a); done {
 		return err
@@ -135,9 +135,9 @@ func (p *Pipeline) handle(ctx context.Context, d *delivery) error {
 
 // receive loads the email and begins an attempt. The attempt is nil if the task ends here.
 func (p *Pipeline) receive(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*attempt, error) {
-	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
-	row, err := p.open(opening, d, job, decodeErr)
-	opened.End()
+	loading, loaded := p.Tracer.Start(ctx, "load", telemetry.Internal)
+	row, err := p.load(loading, d, job, decodeErr)
+	loaded.End()
 	switch {
 	case store.IsOutage(err):
 		return nil, &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
@@ -150,9 +150,9 @@ func (p *Pipeline) receive(ctx context.Context, d *delivery, job email.SendJob, 
 	return a, nil
 }
 
-// finish releases what an attempt holds. If it was a probe and ended without a call, the circuit breaker may choose
+// releaseHeld releases what an attempt holds. If it was a probe and ended without a call, the circuit breaker may choose
 // another one.
-func (p *Pipeline) finish(a *attempt) {
+func (p *Pipeline) releaseHeld(a *attempt) {
 	a.room.Release()
 	if a.probe && a.called.IsZero() {
 		p.Breaker.Skipped(a.row.ID)

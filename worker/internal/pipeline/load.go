@@ -15,9 +15,9 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// open loads the email of a task. A nil row without an error means that the task was dead-lettered
+// load loads the email of a task. A nil row without an error means that the task was dead-lettered
 // because no retry can help. job and decodeErr are the decoded payload and the decoding error.
-func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*outbox.LoadedEmail, error) {
+func (p *Pipeline) load(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*outbox.LoadedEmail, error) {
 	id, err := uuid.Parse(job.OutboxID)
 	if decodeErr != nil || err != nil {
 		// The task id is the outbox id too: the error of an undecodable payload can still be
@@ -27,7 +27,7 @@ func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, dec
 		}
 	}
 	loading, giveUp := context.WithCancelCause(ctx)
-	late := time.AfterFunc(lateAnswer, func() { giveUp(p.unanswered(loading)) })
+	late := time.AfterFunc(lateAnswer, func() { giveUp(p.awaitDatabase(loading)) })
 	row, err := p.Loader.Load(loading, id)
 	late.Stop()
 	giveUp(nil)
@@ -44,8 +44,8 @@ func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, dec
 	return row, nil
 }
 
-// unanswered returns an error when Postgres does not answer at all, or nil when the late read has ended.
-func (p *Pipeline) unanswered(loading context.Context) error {
+// awaitDatabase returns an error as soon as Postgres does not answer; nil when the read has ended.
+func (p *Pipeline) awaitDatabase(loading context.Context) error {
 	for {
 		p.Database.Failed()
 		if err := p.Database.Ask(loading); err != nil && loading.Err() == nil {
