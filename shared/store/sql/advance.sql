@@ -3,6 +3,9 @@
 -- Moves a group of emails. It locks each email's row of email_outbox, decides by the row and the guard whether the email
 -- moves, and writes the row, log, events, recipient, dead letter and mailing entry of those that move, in one commit.
 --
+-- The order: free, free_people, locked_people and found lock and read; moved decides and updates; logged, timeline, person,
+-- dead, revived, entry, reopened and marked write the other tables; the last SELECT returns a result for each email.
+--
 -- An email whose row another transaction has locked is skipped and returned with locked = true, so that no other email of
 -- the group waits for it. advance_waiting.sql is the same statement for a single caller, which waits for the row.
 -- Every other lock (of a log, an entry, a recipient, or a key that another transaction is inserting) is waited for until
@@ -76,18 +79,19 @@ locked_people AS MATERIALIZED (
 
 -- found locks the emails' rows of email_outbox (by primary key, in id order) and reads what the guards ask for:
 -- dispatch_lanes, companies, provider_gate, suppressions and email_logs by primary key, and for a replay
--- outbox_aggregates (by outbox_aggregates_outbox and outbox_aggregates_pkey). replaced: another email has taken the place
--- of a cancelled one among those about one thing. With both there would be two of them, and a cancel would find one. If the
--- other one was accepted since this statement began, only the column shows it, which is read with the lock. A replay sends
--- no email before its send_at, the time that the sender has last chosen: it may have been cancelled before that time.
+-- outbox_aggregates (by outbox_aggregates_outbox and outbox_aggregates_pkey). replaced: the email was cancelled, and a newer
+-- email has taken its aggregate and event type. A replay is then refused: there would be two emails of that key, and a
+-- cancel would find only one. The EXISTS does not see a newer email that was accepted since this statement began; the column
+-- replaced_at, read under the row's lock, does. A replay sends no email before its send_at, the time that the sender has
+-- last chosen: it may have been cancelled before that time.
 --
 -- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join, here and in moved, keeps
--- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides their values from it: only the executor leaves
--- out partitions of email_logs. With bare parameters the planner would leave them out, find the plan for these values
--- cheaper than the plan for all, and plan the prepared statement anew each time, which takes longer than to run it.
--- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner estimated the same
--- cost for indexes whose last column is outbox_id, if the month's partition had been analyzed while it was empty: until
--- the next ANALYZE each email read such an index whole.
+-- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides
+-- their values from it: only the executor leaves out partitions of email_logs. With bare parameters the planner would leave
+-- them out, find the plan for these values cheaper than the plan for all, and plan the prepared statement anew each time,
+-- which takes longer than to run it. The log is found by BETWEEN and ORDER BY, because only the primary key has that order.
+-- With = the planner estimated the same cost for indexes whose last column is outbox_id, if the month's partition had been
+-- analyzed while it was empty: until the next ANALYZE each email read such an index whole.
 found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, o.cpf_cnpj_enc, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,

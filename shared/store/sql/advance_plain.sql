@@ -3,6 +3,9 @@
 -- Moves a group of emails. It locks each email's row of email_outbox, decides by the row and the guard whether the email
 -- moves, and writes the row, log, events, recipient, dead letter and mailing entry of those that move, in one commit.
 --
+-- The order: found locks and reads; moved decides and updates; logged, timeline, revived, entry, reopened and marked write
+-- the other tables; the last SELECT returns a result for each email.
+--
 -- An email whose row another transaction has locked is skipped and returned with locked = true, so that no other email of
 -- the group waits for it. advance_waiting.sql is the same statement for a single caller, which waits for the row.
 -- advance_plain.sql is advance.sql without what only some emails need, for groups in which no email gives way, is replayed,
@@ -45,12 +48,12 @@ WITH
 -- dispatch_lanes, companies, provider_gate, suppressions and email_logs by primary key.
 --
 -- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join, here and in moved, keeps
--- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides their values from it: only the executor leaves
--- out partitions of email_logs. With bare parameters the planner would leave them out, find the plan for these values
--- cheaper than the plan for all, and plan the prepared statement anew each time, which takes longer than to run it.
--- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner estimated the same
--- cost for indexes whose last column is outbox_id, if the month's partition had been analyzed while it was empty: until
--- the next ANALYZE each email read such an index whole.
+-- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides
+-- their values from it: only the executor leaves out partitions of email_logs. With bare parameters the planner would leave
+-- them out, find the plan for these values cheaper than the plan for all, and plan the prepared statement anew each time,
+-- which takes longer than to run it. The log is found by BETWEEN and ORDER BY, because only the primary key has that order.
+-- With = the planner estimated the same cost for indexes whose last column is outbox_id, if the month's partition had been
+-- analyzed while it was empty: until the next ANALYZE each email read such an index whole.
 found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,
