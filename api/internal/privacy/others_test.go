@@ -119,7 +119,7 @@ func (w *world) merge(t *testing.T, externalID string) {
 	w.alter(t, `WITH statement AS (
 		SELECT $1::uuid AS recipient_id, $2::uuid AS company_id, id, recipient_external_id AS external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, true AS states_email
 		FROM mailing_entries WHERE recipient_external_id = $3 AND status = 'PENDING'
-	), `+recipient.PersonSQL+`) SELECT`, recipient.ID(w.company, externalID, "", ""), w.company, externalID)
+	), `+recipient.MergeSQL+`) SELECT`, recipient.ID(w.company, externalID, "", ""), w.company, externalID)
 }
 
 // An external id that belongs to two people is not followed from one to the other, whatever the search begins with, and

@@ -43,8 +43,8 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
 		pg.One("people", "integer", func(s expandScalars) any { return s.mode }),
-		pg.One("people_from", "uuid", func(expandScalars) any { return recipient.PeopleFrom() }),
-		pg.One("no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
+		pg.One("create_from", "uuid", func(expandScalars) any { return recipient.CreateFrom() }),
+		pg.One("no_new_recipients", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
 		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),
 	},
 	Columns: []pg.Column[ExpandedEntry]{

@@ -23,7 +23,7 @@ func statementFiles() statementtest.Package {
 			"erasedAddress": func() string { return recipient.ErasedAddress },
 			"insertJobSQL":  func() string { return insertJobSQL },
 			"noDeadline":    func() string { return outbox.NoDeadlineSQL },
-			"personSQL":     func() string { return recipient.PersonSQL },
+			"mergeSQL":      func() string { return recipient.MergeSQL },
 		},
 	}
 }

@@ -50,8 +50,8 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	if err != nil {
 		return Advanced{}, err
 	}
-	t.skipLockedPerson = t.Company != uuid.Nil && a.aside.Holds(t.Company)
-	keys := []uuid.UUID{t.ID, t.person().ID}
+	t.skipLockedRecipient = t.Company != uuid.Nil && a.aside.Holds(t.Company)
+	keys := []uuid.UUID{t.ID, t.recipient().ID}
 	var done Advanced
 	if a.aside.Holds(keys...) {
 		if t.Company != uuid.Nil && !a.aside.TryEnter(slotWait) {
@@ -89,7 +89,7 @@ var errLockedByRerun = errors.New("the connection broke, and the email is locked
 // claim skips does not extend this time: its lock may be held by a commit of this system, which is worth waiting for.
 func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]Advanced, error) {
 	for i := range ts {
-		ts[i].skipLockedPerson = true
+		ts[i].skipLockedRecipient = true
 	}
 	results, err := a.store.advance(ctx, ts, pg.PartWait)
 	if err != nil {

@@ -25,8 +25,8 @@ func (e *NewEmail) Demand() quota.Demand {
 	return wanted
 }
 
-// person returns the id of the recipient that the worker creates from the email.
-func (e *NewEmail) person() uuid.UUID {
+// recipientID returns the id of the recipient that the worker creates from the email.
+func (e *NewEmail) recipientID() uuid.UUID {
 	r := e.Job.Recipient
 	return recipient.ID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
@@ -34,32 +34,32 @@ func (e *NewEmail) person() uuid.UUID {
 // demandOf returns what each of the emails adds to the company's usage.
 func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
 	wanted := make([]quota.Demand, len(emails))
-	var people []uuid.UUID
+	var recipients []uuid.UUID
 	for i := range emails {
 		if wanted[i] = emails[i].Demand(); wanted[i][quota.Recipients] > 0 {
-			people = append(people, emails[i].person())
+			recipients = append(recipients, emails[i].recipientID())
 		}
 	}
-	if len(people) == 0 {
+	if len(recipients) == 0 {
 		return wanted, nil
 	}
-	known, err := recipient.KnownPeople(ctx, tx, company, people)
+	known, err := recipient.FindKnown(ctx, tx, company, recipients)
 	if err != nil {
 		return nil, err
 	}
 	for i := range emails {
-		if wanted[i][quota.Recipients] > 0 && known[emails[i].person()] {
+		if wanted[i][quota.Recipients] > 0 && known[emails[i].recipientID()] {
 			delete(wanted[i], quota.Recipients)
 		}
 	}
 	return wanted, nil
 }
 
-// budget is what the company may still use. A new person uses the quota of recipients once, however many of the emails
+// budget is what the company may still use. A new recipient uses the quota of recipients once, however many of the emails
 // create it, and only if one of them is accepted.
 type budget struct {
 	left     *quota.Budget
-	creating map[uuid.UUID]int // number of accepted emails, by the new person that they create
+	creating map[uuid.UUID]int // number of accepted emails, by the new recipient that they create
 }
 
 // openBudget reads what the emails' company may still use. The caller has locked its quotas.
@@ -99,7 +99,7 @@ func (b *budget) release(e *NewEmail, wanted quota.Demand) {
 
 // cost is what the email adds to the usage beside those that were taken.
 func (b *budget) cost(e *NewEmail, wanted quota.Demand) quota.Demand {
-	if wanted[quota.Recipients] > 0 && b.creating[e.person()] > 0 {
+	if wanted[quota.Recipients] > 0 && b.creating[e.recipientID()] > 0 {
 		wanted = maps.Clone(wanted)
 		delete(wanted, quota.Recipients)
 	}
@@ -108,6 +108,6 @@ func (b *budget) cost(e *NewEmail, wanted quota.Demand) quota.Demand {
 
 func (b *budget) count(e *NewEmail, wanted quota.Demand, n int) {
 	if wanted[quota.Recipients] > 0 {
-		b.creating[e.person()] += n
+		b.creating[e.recipientID()] += n
 	}
 }

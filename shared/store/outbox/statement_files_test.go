@@ -29,7 +29,7 @@ func statementFiles() statementtest.Package {
 			"breakerOpenings": func() string { return breaker.OpeningsSQL },
 			"farthestLease":   func() string { return pg.FarthestLeaseSQL },
 			"noDeadline":      func() string { return NoDeadlineSQL },
-			"personSQL":       func() string { return recipient.PersonSQL },
+			"mergeSQL":        func() string { return recipient.MergeSQL },
 		},
 	}
 }

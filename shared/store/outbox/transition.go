@@ -94,9 +94,9 @@ type Transition struct {
 	// written alone.
 	Company uuid.UUID
 
-	// skipLockedPerson: the email is Locked if its recipient's row is.
-	skipLockedPerson bool
-	events           []byte // Events as JSON
+	// skipLockedRecipient: the email is Locked if its recipient's row is.
+	skipLockedRecipient bool
+	events              []byte // Events as JSON
 }
 
 // encoded returns the transition with its events and texts encoded for the statement. The caller's goroutine calls it,
@@ -133,8 +133,8 @@ func (t *Transition) waits() string {
 	return ""
 }
 
-// person returns the recipient to write, or the zero Recipient if there is none.
-func (t *Transition) person() recipient.Recipient {
+// recipient returns the recipient to write, or the zero Recipient if there is none.
+func (t *Transition) recipient() recipient.Recipient {
 	if t.Recipient == nil {
 		return recipient.Recipient{}
 	}
@@ -144,7 +144,7 @@ func (t *Transition) person() recipient.Recipient {
 // skipCompany returns the transition's company if a locked recipient makes the email Locked, or uuid.Nil if the
 // statement waits for the recipient.
 func (t *Transition) skipCompany() uuid.UUID {
-	if !t.skipLockedPerson {
+	if !t.skipLockedRecipient {
 		return uuid.Nil
 	}
 	return t.Company
@@ -276,16 +276,16 @@ var plainParameters = pg.Parameters[advanceScalars, Transition]{
 // advanceParameters are the parameters of advance.sql and advance_waiting.sql.
 var advanceParameters = pg.Parameters[advanceScalars, Transition]{
 	Scalars: slices.Concat(plainParameters.Scalars, []pg.Scalar[advanceScalars]{
-		pg.One("people_from", "uuid", func(advanceScalars) any { return recipient.PeopleFrom() }),
+		pg.One("create_from", "uuid", func(advanceScalars) any { return recipient.CreateFrom() }),
 	}),
 	Columns: slices.Concat(plainParameters.Columns, []pg.Column[Transition]{
 		pg.Each("dead_letter", "bool", pg.Bools, func(t *Transition) bool { return t.DeadLetter }),
-		pg.Each("recipient_id", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.person().ID }),
-		pg.Each("external_id", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().ExternalID }),
-		pg.Each("cpf_cnpj_hash", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().CPFCNPJHash }),
-		pg.Each("razao_social", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().RazaoSocial }),
-		pg.Each("nome", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().Nome }),
-		pg.Each("email", "text", pg.OptionalTexts, func(t *Transition) string { return t.person().Email }),
+		pg.Each("recipient_id", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.recipient().ID }),
+		pg.Each("external_id", "text", pg.OptionalTexts, func(t *Transition) string { return t.recipient().ExternalID }),
+		pg.Each("cpf_cnpj_hash", "text", pg.OptionalTexts, func(t *Transition) string { return t.recipient().CPFCNPJHash }),
+		pg.Each("razao_social", "text", pg.OptionalTexts, func(t *Transition) string { return t.recipient().RazaoSocial }),
+		pg.Each("nome", "text", pg.OptionalTexts, func(t *Transition) string { return t.recipient().Nome }),
+		pg.Each("email", "text", pg.OptionalTexts, func(t *Transition) string { return t.recipient().Email }),
 		pg.Each("give_way", "bool", pg.Bools, func(t *Transition) bool { return t.GiveWay }),
 		pg.Each("skip_company", "uuid", pg.OptionalUUIDs, func(t *Transition) uuid.UUID { return t.skipCompany() }),
 	}),

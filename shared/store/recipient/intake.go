@@ -115,7 +115,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		for i := range r.Recipients {
 			ids[i] = r.Recipients[i].ID
 		}
-		known, err := KnownPeople(ctx, tx, r.CompanyID, ids)
+		known, err := FindKnown(ctx, tx, r.CompanyID, ids)
 		if err != nil {
 			return nil, err
 		}

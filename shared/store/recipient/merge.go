@@ -1,9 +1,9 @@
 package recipient
 
-// PersonSQL is the CTE that merges imports, emails and entries of mailings into recipients. It reads the
+// MergeSQL is the CTE that merges imports, emails and entries of mailings into recipients. It reads the
 // CTE statement. The SQL that uses it adds another condition (AND …) if needed, and the closing
 // parenthesis. The conditions below occur in the text with their names as comments.
-const PersonSQL = `-- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+const MergeSQL = `-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -17,7 +17,7 @@ const PersonSQL = `-- person merges what the CTE statement says into recipients,
 --
 -- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
 -- decides about an older, different one that may still arrive.
-person AS (
+merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,
@@ -57,7 +57,7 @@ person AS (
     WHERE recipients.company_id = excluded.company_id
       AND (` + newAddress + ` OR ` + newExternalID + ` OR ` + newNumber + ` OR ` + missingEncrypted + ` OR ` + newRazaoSocial + ` OR ` + newNome + `)`
 
-// The conditions of PersonSQL. recipients is the current row, excluded the row of the batch. A field
+// The conditions of MergeSQL. recipients is the current row, excluded the row of the batch. A field
 // that the batch does not mention has no id in excluded, and is not new.
 const (
 	// noStatement is older than every statement.

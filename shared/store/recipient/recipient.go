@@ -29,13 +29,13 @@ const ErasedAddress = "erased@erased.invalid"
 
 // DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
 // year and its deadline. An email that waits longer, because it was rescheduled repeatedly or replayed
-// late, or its mailing was paused, does not create a recipient (PeopleFrom): the missing row may have
+// late, or its mailing was paused, does not create a recipient (CreateFrom): the missing row may have
 // been that of a deleted person.
 const DeletedKept = 367 * 24 * time.Hour
 
-// PeopleFrom returns the smallest id of an email or an entry that may create a recipient: smaller ids
+// CreateFrom returns the smallest id of an email or an entry that may create a recipient: smaller ids
 // were made longer ago than DeletedKept. Computing it in the statement would cost 25 to 90 µs each time.
-func PeopleFrom() uuid.UUID { return uuidv7.First(uuidv7.Now().Add(-DeletedKept)) }
+func CreateFrom() uuid.UUID { return uuidv7.First(uuidv7.Now().Add(-DeletedKept)) }
 
 // ID derives the id of a recipient that a request names without an id: a UUIDv5 over the company and
 // the first identifier present, so that the same person has the same id in every request.

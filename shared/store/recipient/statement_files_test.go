@@ -13,13 +13,13 @@ func statementFiles() statementtest.Package {
 		Name: "recipient", Folder: "../sql",
 		Parameters: map[string][]pg.Parameter{
 			"accept_recipients":      intakeParameters.List(),
-			"known_people":           knownPeopleParameters.List(),
+			"known_recipients":       knownParameters.List(),
 			"upsert_free_recipients": upsertParameters.List(),
 			"upsert_recipients":      upsertParameters.List(),
 		},
 		Fragments: template.FuncMap{
 			"intakeIDSQL": func() string { return IntakeIDSQL },
-			"personSQL":   func() string { return PersonSQL },
+			"mergeSQL":    func() string { return MergeSQL },
 		},
 	}
 }

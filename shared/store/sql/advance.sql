@@ -3,8 +3,8 @@
 -- Moves a group of emails. It locks each email's row of email_outbox, decides by the row and the guard whether the email
 -- moves, and writes the row, log, events, recipient, dead letter and mailing entry of those that move, in one commit.
 --
--- The order: free, free_people, locked_people and found lock and read; moved decides and updates; logged, timeline, person,
--- dead, revived, entry, reopened and marked write the other tables; the last SELECT returns a result for each email.
+-- The order: free, free_recipients, locked_recipients and found lock and read; moved decides and updates; logged, timeline,
+-- merged, dead, revived, entry, reopened and marked write the other tables; the last SELECT returns a result for each email.
 --
 -- An email whose row another transaction has locked is skipped and returned with locked = true, so that no other email of
 -- the group waits for it. advance_waiting.sql is the same statement for a single caller, which waits for the row.
@@ -22,7 +22,7 @@
 --   $3   first_id             uuid
 --   $4   last_id              uuid
 --   $5   lease_ms             double precision
---   $6   people_from          uuid
+--   $6   create_from          uuid
 --   $7   id                   uuid[]
 --   $8   guard                text[]
 --   $9   token                uuid[]
@@ -61,20 +61,20 @@ free AS MATERIALIZED (
     FOR SHARE OF a SKIP LOCKED
 ),
 
--- free_people locks the recipients (by primary key) of emails with a skip_company, if no other transaction has.
-free_people AS MATERIALIZED (
+-- free_recipients locks the recipients (by primary key) of emails with a skip_company, if no other transaction has.
+free_recipients AS MATERIALIZED (
     SELECT r.id
     FROM (SELECT * FROM unnest($24::uuid[], $31::uuid[]) AS t(recipient_id, skip_company) WHERE skip_company IS NOT NULL LIMIT $2 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = t.skip_company
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
 
--- locked_people are the recipients of these emails that exist and could not be locked (by primary key, no lock).
-locked_people AS MATERIALIZED (
+-- locked_recipients are the recipients of these emails that exist and could not be locked (by primary key, no lock).
+locked_recipients AS MATERIALIZED (
     SELECT r.id
     FROM (SELECT * FROM unnest($24::uuid[], $31::uuid[]) AS t(recipient_id, skip_company) WHERE skip_company IS NOT NULL LIMIT $2 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = t.skip_company
-    WHERE r.id NOT IN (SELECT id FROM free_people)
+    WHERE r.id NOT IN (SELECT id FROM free_recipients)
 ),
 
 -- found locks the emails' rows of email_outbox (by primary key, in id order) and reads what the guards ask for:
@@ -140,7 +140,7 @@ found AS MATERIALIZED (
                dead_letter, recipient_id, external_id, cpf_cnpj_hash, razao_social, nome, email, give_way,
                skip_company)
         WHERE (NOT give_way OR id = ANY (ARRAY(SELECT outbox_id FROM free)))
-          AND (skip_company IS NULL OR (recipient_id = ANY (ARRAY(SELECT id FROM locked_people))) IS NOT TRUE)
+          AND (skip_company IS NULL OR (recipient_id = ANY (ARRAY(SELECT id FROM locked_recipients))) IS NOT TRUE)
           AND (SELECT set_config('lock_timeout', $1 /* lock_timeout */, true)) IS NOT NULL
         LIMIT $2 /* count */
     ) t
@@ -243,15 +243,15 @@ timeline AS (
 ),
 
 -- statement is what the emails say about their recipients. An email that is older than rows of deleted recipients are
--- kept (before people_from) says nothing, nor does that of a mailing whose recipientId is null (`nobody` in expand.sql).
+-- kept (before create_from) says nothing, nor does that of a mailing whose recipientId is null (`nobody` in expand.sql).
 statement AS (
     SELECT m.recipient_id, m.company_id, m.id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome,
            coalesce(m.email, m.payload ->> 'to') AS email, m.email IS NOT NULL AS states_email
-    FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $6 /* people_from */
+    FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $6 /* create_from */
       AND (m.mailing_id IS NULL OR m.payload #> '{recipient,recipientId}' IS DISTINCT FROM 'null')
 ),
 
--- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -265,7 +265,7 @@ statement AS (
 --
 -- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
 -- decides about an older, different one that may still arrive.
-person AS (
+merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,

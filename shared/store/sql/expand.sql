@@ -24,8 +24,8 @@
 --   $12  delay_ms             bigint
 --   $13  count                bigint
 --   $14  people               integer
---   $15  people_from          uuid
---   $16  no_new_people        bool
+--   $15  create_from          uuid
+--   $16  no_new_recipients    bool
 --   $17  priority             smallint
 --   $18  id                   uuid[]
 --   $19  invalid_reason       text[]
@@ -50,20 +50,20 @@ mailing AS (
     RETURNING *
 ),
 
--- free_people locks the entries' recipients (by primary key) that no other transaction has locked, if people is 1 or 2.
-free_people AS MATERIALIZED (
+-- free_recipients locks the entries' recipients (by primary key) that no other transaction has locked, if people is 1 or 2.
+free_recipients AS MATERIALIZED (
     SELECT r.id FROM mailing m
     CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ > 0 LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
 
--- locked_people are the recipients that exist and could not be locked (by primary key, no lock), if people is 1.
-locked_people AS MATERIALIZED (
+-- locked_recipients are the recipients that exist and could not be locked (by primary key, no lock), if people is 1.
+locked_recipients AS MATERIALIZED (
     SELECT r.id FROM mailing m
     CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ = 1 LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
-    WHERE r.id NOT IN (SELECT id FROM free_people)
+    WHERE r.id NOT IN (SELECT id FROM free_recipients)
 ),
 
 -- entry reads the PENDING ones of the entries (by primary key) with the mailing's lane (by dispatch_lanes' unique index)
@@ -73,7 +73,7 @@ locked_people AS MATERIALIZED (
 -- worker fails it where the tenant sees it. After an erasure (gatewayctl person erase) a list that is uploaded later makes
 -- a new recipient.
 -- `nobody`: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
--- (before people_from), or the company has as many recipients as it may (no_new_people). The email's recipientId is null,
+-- (before create_from), or the company has as many recipients as it may (no_new_recipients). The email's recipientId is null,
 -- and its claim writes no recipient either. Its entry and, from the claim on, its log have the id that the recipient would
 -- have, so that a search for the person by CPF or CNPJ alone finds them after the number has been removed.
 -- unwritten: the recipient is locked, or with people = 2 new. The email has no recipientId: its claim derives it.
@@ -81,9 +81,9 @@ entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
            r.deleted_at IS NOT NULL AND (r.email <> 'erased@erased.invalid' OR t.id < r.deletion_id) AS deleted,
-           (t.id < $15 /* people_from */ OR $16 /* no_new_people */) AND r.id IS NULL AS nobody,
-           $14 /* people */ = 2 AND (t.recipient_id IN (SELECT id FROM free_people)) IS NOT TRUE
-               OR coalesce(t.recipient_id = ANY (ARRAY(SELECT id FROM locked_people)), false) AS unwritten
+           (t.id < $15 /* create_from */ OR $16 /* no_new_recipients */) AND r.id IS NULL AS nobody,
+           $14 /* people */ = 2 AND (t.recipient_id IN (SELECT id FROM free_recipients)) IS NOT TRUE
+               OR coalesce(t.recipient_id = ANY (ARRAY(SELECT id FROM locked_recipients)), false) AS unwritten
     FROM mailing m
     CROSS JOIN (
         SELECT * FROM unnest(
@@ -106,7 +106,7 @@ statement AS (
     FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT nobody AND NOT unwritten
 ),
 
--- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -120,7 +120,7 @@ statement AS (
 --
 -- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
 -- decides about an older, different one that may still arrive.
-person AS (
+merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,

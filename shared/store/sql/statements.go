@@ -76,10 +76,10 @@ var InsertDoubtfulEntries string
 //go:embed insert_rejects.sql
 var InsertRejects string
 
-// KnownPeople finds those of the ids that are recipients of the company, or about to be.
+// KnownRecipients finds those of the ids that are recipients of the company, or about to be.
 //
-//go:embed known_people.sql
-var KnownPeople string
+//go:embed known_recipients.sql
+var KnownRecipients string
 
 // LeaseJobs takes due bulk jobs of lanes for some seconds.
 //

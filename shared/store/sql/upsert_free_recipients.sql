@@ -26,23 +26,23 @@ held AS MATERIALIZED (
     FOR UPDATE OF o SKIP LOCKED
 ),
 
--- free_people locks the recipients (by primary key) that no other transaction has locked.
-free_people AS MATERIALIZED (
+-- free_recipients locks the recipients (by primary key) that no other transaction has locked.
+free_recipients AS MATERIALIZED (
     SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2 /* count */) h
     JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
 
--- locked_people are the recipients that exist and could not be locked (by primary key, no lock).
-locked_people AS MATERIALIZED (
+-- locked_recipients are the recipients that exist and could not be locked (by primary key, no lock).
+locked_recipients AS MATERIALIZED (
     SELECT r.id FROM (SELECT recipient_id, company_id FROM held LIMIT $2 /* count */) h
     JOIN recipients r ON r.id = h.recipient_id AND r.company_id = h.company_id
-    WHERE r.id NOT IN (SELECT id FROM free_people)
+    WHERE r.id NOT IN (SELECT id FROM free_recipients)
 ),
 
 -- free are the imports to be written.
 free AS (
-    SELECT * FROM held WHERE (recipient_id = ANY (ARRAY(SELECT id FROM locked_people))) IS NOT TRUE
+    SELECT * FROM held WHERE (recipient_id = ANY (ARRAY(SELECT id FROM locked_recipients))) IS NOT TRUE
 ),
 
 -- statement is what the imports say about their recipients. A dead-lettered one says nothing.
@@ -52,7 +52,7 @@ statement AS (
     FROM free WHERE status <> 'FAILED'
 ),
 
--- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -66,7 +66,7 @@ statement AS (
 --
 -- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
 -- decides about an older, different one that may still arrive.
-person AS (
+merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,

@@ -37,7 +37,7 @@ statement AS (
     FROM free WHERE status <> 'FAILED'
 ),
 
--- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -51,7 +51,7 @@ statement AS (
 --
 -- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
 -- decides about an older, different one that may still arrive.
-person AS (
+merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
     SELECT recipient_id, company_id, address_by, address_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by,

@@ -40,7 +40,7 @@ func Files() []File {
 		{Name: "insert_deliveries", Owner: "webhook", Template: "insert_deliveries.sql.tmpl"},
 		{Name: "insert_doubtful_entries", Owner: "mailing", Template: "insert_doubtful_entries.sql.tmpl"},
 		{Name: "insert_rejects", Owner: "mailing", Template: "insert_rejects.sql.tmpl"},
-		{Name: "known_people", Owner: "recipient", Template: "known_people.sql.tmpl"},
+		{Name: "known_recipients", Owner: "recipient", Template: "known_recipients.sql.tmpl"},
 		{Name: "lease_jobs", Owner: "dispatch", Template: "take_due.sql.tmpl", Options: map[string]any{"Jobs": true}},
 		{Name: "link_files", Owner: "file", Template: "link_files.sql.tmpl"},
 		{Name: "load", Owner: "outbox", Template: "load.sql.tmpl"},
