@@ -108,29 +108,31 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 }
 
 // recipientMode selects which recipients a step writes.
-type recipientMode int
+type recipientMode string
 
 const (
-	writeAllRecipients recipientMode = iota
-	skipLockedRecipients
-	skipNewRecipients // and locked ones: no snapshot contains a recipient that another transaction is inserting
+	allRecipients      recipientMode = "all"
+	freeRecipients     recipientMode = "free"     // those that no other transaction has locked
+	existingRecipients recipientMode = "existing" // free ones: no snapshot contains a recipient that another transaction is inserting
 )
 
 // expandPastLocks repeats a step that timed out waiting for a lock, and writes fewer recipients each time. It
 // returns recipient.ErrLocked unchanged: that lock is not a recipient's.
 func (s *Store) expandPastLocks(company uuid.UUID, step func(mode recipientMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
-	mode, wait := writeAllRecipients, pg.GroupWait
+	mode, wait := allRecipients, pg.GroupWait
 	if s.expanding.Holds(company) {
-		mode = skipLockedRecipients
+		mode = freeRecipients
 	}
 	for {
 		steps, err := pg.Repeat(func() ([]expanded, error) { return step(mode, wait) })
-		if !pg.IsLockTimeout(err) || errors.Is(err, recipient.ErrLocked) || mode == skipNewRecipients {
+		if !pg.IsLockTimeout(err) || errors.Is(err, recipient.ErrLocked) || mode == existingRecipients {
 			return steps, err
 		}
 		s.expanding.Add(company)
-		if mode++; mode == skipNewRecipients {
-			wait = outbox.LockWait // only the mailing's own row can still be locked
+		if mode == allRecipients {
+			mode = freeRecipients
+		} else {
+			mode, wait = existingRecipients, outbox.LockWait // only the mailing's own row can still be locked
 		}
 	}
 }

@@ -42,7 +42,7 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("job_id", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.next().ID) }),
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
-		pg.One("people", "integer", func(s expandScalars) any { return s.mode }),
+		pg.One("recipients", "text", func(s expandScalars) any { return string(s.mode) }),
 		pg.One("create_from", "uuid", func(expandScalars) any { return recipient.CreateFrom() }),
 		pg.One("no_new_recipients", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
 		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),

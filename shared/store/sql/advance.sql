@@ -243,7 +243,7 @@ timeline AS (
 ),
 
 -- statement is what the emails say about their recipients. An email that is older than rows of deleted recipients are
--- kept (before create_from) says nothing, nor does that of a mailing whose recipientId is null (`nobody` in expand.sql).
+-- kept (before create_from) says nothing, nor does that of a mailing whose recipientId is null (no_recipient in expand.sql).
 statement AS (
     SELECT m.recipient_id, m.company_id, m.id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome,
            coalesce(m.email, m.payload ->> 'to') AS email, m.email IS NOT NULL AS states_email

@@ -4,10 +4,9 @@
 -- nothing if the job has lost its hold or the cursor is elsewhere, so that no entry is expanded twice, however many jobs
 -- work at it. Entry and email have the same id, which would keep out a second email as well.
 --
--- Each lock is waited for until lock_timeout. people says which recipients are written: 0 all; 1 those that no other
--- transaction has locked; 2 those that exist and no other transaction has locked. An email whose recipient is not written
--- (unwritten, below) carries all that its entry says about the recipient, and its claim writes it, as that of a single email
--- does.
+-- Each lock is waited for until lock_timeout. recipients says which recipients are written: 'all'; 'free', those that no
+-- other transaction has locked; 'existing', those of 'free' that exist. An email whose recipient is not written (unwritten,
+-- below) carries all that its entry says about the recipient, and its claim writes it, as that of a single email does.
 --
 -- Parameters; from $18 on, each array has one element per row:
 --   $1   lock_timeout         text
@@ -23,7 +22,7 @@
 --   $11  job_id               uuid
 --   $12  delay_ms             bigint
 --   $13  count                bigint
---   $14  people               integer
+--   $14  recipients           text
 --   $15  create_from          uuid
 --   $16  no_new_recipients    bool
 --   $17  priority             smallint
@@ -33,7 +32,7 @@
 --   $21  recipient_id         uuid[]
 --   $22  payload              jsonb[]
 --
--- EXPLAIN EXECUTE expand ('0', '00000000-0000-0000-0000-000000000000', 0, now(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', 0, false, '0', now(), '00000000-0000-0000-0000-000000000000', 0, 0, 0, '00000000-0000-0000-0000-000000000000', false, 0, '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE expand ('0', '00000000-0000-0000-0000-000000000000', 0, now(), '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', 0, false, '0', now(), '00000000-0000-0000-0000-000000000000', 0, 0, '0', '00000000-0000-0000-0000-000000000000', false, 0, '{}', '{}', '{}', '{}', '{}');
 WITH
 -- mailing locks and writes the mailing's row (by primary key).
 mailing AS (
@@ -50,18 +49,18 @@ mailing AS (
     RETURNING *
 ),
 
--- free_recipients locks the entries' recipients (by primary key) that no other transaction has locked, if people is 1 or 2.
+-- free_recipients locks the entries' recipients (by primary key) that no other transaction has locked, unless 'all' are written.
 free_recipients AS MATERIALIZED (
     SELECT r.id FROM mailing m
-    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ > 0 LIMIT $13 /* count */) t
+    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* recipients */ <> 'all' LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
 
--- locked_recipients are the recipients that exist and could not be locked (by primary key, no lock), if people is 1.
+-- locked_recipients are the recipients that exist and could not be locked (by primary key, no lock), for 'free'.
 locked_recipients AS MATERIALIZED (
     SELECT r.id FROM mailing m
-    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* people */ = 1 LIMIT $13 /* count */) t
+    CROSS JOIN (SELECT * FROM unnest($21::uuid[]) AS t(recipient_id) WHERE $14 /* recipients */ = 'free' LIMIT $13 /* count */) t
     JOIN recipients r ON r.id = t.recipient_id AND r.company_id = m.company_id
     WHERE r.id NOT IN (SELECT id FROM free_recipients)
 ),
@@ -72,17 +71,17 @@ locked_recipients AS MATERIALIZED (
 -- deleted: the recipient was deleted, and a list does not restore it. The email names its recipientId, so that the
 -- worker fails it where the tenant sees it. After an erasure (gatewayctl person erase) a list that is uploaded later makes
 -- a new recipient.
--- `nobody`: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
+-- no_recipient: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
 -- (before create_from), or the company has as many recipients as it may (no_new_recipients). The email's recipientId is null,
 -- and its claim writes no recipient either. Its entry and, from the claim on, its log have the id that the recipient would
 -- have, so that a search for the person by CPF or CNPJ alone finds them after the number has been removed.
--- unwritten: the recipient is locked, or with people = 2 new. The email has no recipientId: its claim derives it.
+-- unwritten: the recipient is locked, or with 'existing' new. The email has no recipientId: its claim derives it.
 entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
            r.deleted_at IS NOT NULL AND (r.email <> 'erased@erased.invalid' OR t.id < r.deletion_id) AS deleted,
-           (t.id < $15 /* create_from */ OR $16 /* no_new_recipients */) AND r.id IS NULL AS nobody,
-           $14 /* people */ = 2 AND (t.recipient_id IN (SELECT id FROM free_recipients)) IS NOT TRUE
+           (t.id < $15 /* create_from */ OR $16 /* no_new_recipients */) AND r.id IS NULL AS no_recipient,
+           $14 /* recipients */ = 'existing' AND (t.recipient_id IN (SELECT id FROM free_recipients)) IS NOT TRUE
                OR coalesce(t.recipient_id = ANY (ARRAY(SELECT id FROM locked_recipients)), false) AS unwritten
     FROM mailing m
     CROSS JOIN (
@@ -103,7 +102,7 @@ entry AS MATERIALIZED (
 -- statement is what the entries say about their recipients, accepted when the list was uploaded.
 statement AS (
     SELECT recipient_id, company_id, id, recipient_external_id AS external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, true AS states_email
-    FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT nobody AND NOT unwritten
+    FROM entry WHERE invalid_reason IS NULL AND NOT deleted AND NOT no_recipient AND NOT unwritten
 ),
 
 -- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
@@ -166,9 +165,9 @@ outbox AS (
     INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, priority, delivery, expires_at, cpf_cnpj_enc)
     SELECT id, company_id, lane_id, request_id,
            CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id))
-                WHEN nobody THEN jsonb_set(payload, '{recipient,recipientId}', 'null')
+                WHEN no_recipient THEN jsonb_set(payload, '{recipient,recipientId}', 'null')
                 WHEN unwritten THEN payload #- '{recipient,recipientId}' ELSE payload END,
-           sender, $17 /* priority */, delivery, now() + interval '10 years', CASE WHEN unwritten AND NOT deleted AND NOT nobody THEN cpf_cnpj_enc END
+           sender, $17 /* priority */, delivery, now() + interval '10 years', CASE WHEN unwritten AND NOT deleted AND NOT no_recipient THEN cpf_cnpj_enc END
     FROM entry WHERE invalid_reason IS NULL
     ORDER BY id
     ON CONFLICT (id) DO NOTHING
