@@ -16,15 +16,15 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// statement has the fields of a person in an import or an email; "" = not given.
-type statement struct {
+// update has the fields of a person in an import or an email; "" = not given.
+type update struct {
 	nome, razaoSocial, hash, number, address string
 
 	id            uuid.UUID // the outbox row's
 	byEmail, byID bool      // byID: an email that names a recipientId
 }
 
-// people are the statements about one person of a company.
+// people are the updates about one person of a company.
 type people struct {
 	tb         testing.TB
 	d          storetest.Database
@@ -34,7 +34,7 @@ type people struct {
 
 func (p people) id() uuid.UUID { return recipient.ID(p.company, p.externalID, "", "") }
 
-func (p people) recipient(s statement) recipient.Recipient {
+func (p people) recipient(s update) recipient.Recipient {
 	r := recipient.Recipient{ID: p.id(), CPFCNPJHash: s.hash, RazaoSocial: s.razaoSocial, Nome: s.nome}
 	if !s.byID {
 		r.ExternalID, r.Email = p.externalID, s.address
@@ -42,8 +42,8 @@ func (p people) recipient(s statement) recipient.Recipient {
 	return r
 }
 
-// accept writes the statement's outbox row.
-func (p people) accept(s statement) statement {
+// accept writes the update's outbox row.
+func (p people) accept(s update) update {
 	p.tb.Helper()
 	r := recipient.NewRecipient{Recipient: p.recipient(s)}
 	if s.number != "" {
@@ -57,8 +57,8 @@ func (p people) accept(s statement) statement {
 	return s
 }
 
-// arrive applies statements, the imports in one batch and the emails in another.
-func (p people) arrive(some ...statement) {
+// arrive applies updates, the imports in one batch and the emails in another.
+func (p people) arrive(some ...update) {
 	p.tb.Helper()
 	var imports []uuid.UUID
 	var claims []outbox.Transition
@@ -88,21 +88,21 @@ func (p people) row() (fields, number string) {
 	return fields, ask[string](p.tb, p.d, `SELECT coalesce(convert_from(cpf_cnpj_enc, 'UTF8'), '') FROM recipients WHERE id = $1`, p.id())
 }
 
-// want compares the row with the statements that count, in the order of their acceptance.
-func (p people) want(trace string, statements []statement) {
+// want compares the row with the updates that count, in the order of their acceptance.
+func (p people) want(trace string, updates []update) {
 	p.tb.Helper()
 	fields, number := p.row()
-	if len(statements) == 0 {
+	if len(updates) == 0 {
 		if !strings.HasSuffix(fields, "|f") || number != "" {
 			p.tb.Errorf("%s: %s|%s, want a deleted person", trace, fields, number)
 		}
 		return
 	}
-	var s statement
+	var s update
 	var externalID string
 	var numbers []string // that belong to the hash
 	needed := false      // one of them came since the hash changed
-	for _, next := range statements {
+	for _, next := range updates {
 		s.nome, s.razaoSocial = cmp.Or(next.nome, s.nome), cmp.Or(next.razaoSocial, s.razaoSocial)
 		if !next.byID {
 			s.address, externalID = next.address, p.externalID
@@ -112,7 +112,7 @@ func (p people) want(trace string, statements []statement) {
 		}
 		needed = needed || next.number != ""
 	}
-	for _, any := range statements {
+	for _, any := range updates {
 		if any.number != "" && any.hash == s.hash {
 			numbers = append(numbers, any.number)
 		}
@@ -127,9 +127,9 @@ func (p people) want(trace string, statements []statement) {
 // toByID is where emails go that name a recipientId.
 const toByID = "named@example.com"
 
-// draw makes the n-th statement.
-func drawStatement(rt *rapid.T, n int) statement {
-	s := statement{byEmail: rapid.Bool().Draw(rt, "by email"), address: fmt.Sprintf("a%d@example.com", n)}
+// drawUpdate returns the n-th update.
+func drawUpdate(rt *rapid.T, n int) update {
+	s := update{byEmail: rapid.Bool().Draw(rt, "by email"), address: fmt.Sprintf("a%d@example.com", n)}
 	if rapid.Bool().Draw(rt, "nome") {
 		s.nome = fmt.Sprint("N", n)
 	}
@@ -149,7 +149,7 @@ func drawStatement(rt *rapid.T, n int) statement {
 }
 
 // Statements in any order of arrival, alone and in batches, with deletions and erasures
-// between them: each field has the value of the newest statement, and a statement that a deletion has voided
+// between them: each field has the value of the newest update, and an update that a deletion has voided
 // stays void.
 func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	t.Parallel()
@@ -158,13 +158,13 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		persons++
 		p := people{t, d, company, fmt.Sprint("C-", persons)}
-		var accepted, onTheirWay []statement
-		counts := 0 // from this statement on: the others were accepted before the last deletion
+		var accepted, onTheirWay []update
+		counts := 0 // from this update on: the others were accepted before the last deletion
 		var trace strings.Builder
 		for range rapid.IntRange(1, 14).Draw(rt, "steps") {
 			switch step := rapid.IntRange(0, 11).Draw(rt, "step"); {
 			case step < 5:
-				s := p.accept(drawStatement(rt, len(accepted)))
+				s := p.accept(drawUpdate(rt, len(accepted)))
 				accepted, onTheirWay = append(accepted, s), append(onTheirWay, s)
 				fmt.Fprintf(&trace, "accept %+v; ", s)
 			case step < 10 && len(onTheirWay) > 0:
@@ -210,14 +210,14 @@ func TestRecipients_DeletedBetweenTwoOfABatch(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
-	p.arrive(p.accept(statement{nome: "N0", address: "a0@example.com"}))
-	before := p.accept(statement{byEmail: true, nome: "N1", razaoSocial: "R1", address: "a1@example.com"})
+	p.arrive(p.accept(update{nome: "N0", address: "a0@example.com"}))
+	before := p.accept(update{byEmail: true, nome: "N1", razaoSocial: "R1", address: "a1@example.com"})
 	if err := d.Store.DeleteRecipient(t.Context(), p.company, p.id()); err != nil {
 		t.Fatal(err)
 	}
-	after := p.accept(statement{byEmail: true, byID: true, nome: "N2", address: toByID})
+	after := p.accept(update{byEmail: true, byID: true, nome: "N2", address: toByID})
 	p.arrive(before, after)
-	p.want("a batch from before and after a deletion", []statement{after})
+	p.want("a batch from before and after a deletion", []update{after})
 }
 
 // A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as intake_id, and
@@ -226,12 +226,12 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
-	first := p.accept(statement{nome: "N0", address: "a0@example.com"})
-	late := p.accept(statement{nome: "N1", razaoSocial: "R1", hash: storetest.HashOf('a'), number: "one", address: "a1@example.com"})
+	first := p.accept(update{nome: "N0", address: "a0@example.com"})
+	late := p.accept(update{nome: "N1", razaoSocial: "R1", hash: storetest.HashOf('a'), number: "one", address: "a1@example.com"})
 	p.arrive(first)
 	older := uuid.Must(uuid.NewV7())
 	run(t, d, `UPDATE recipients SET nome = 'N2', email = 'a2@example.com', intake_id = $1`, older)
-	newer := p.accept(statement{nome: "N3", address: "a3@example.com"})
+	newer := p.accept(update{nome: "N3", address: "a3@example.com"})
 	p.arrive(late)
 	if fields, number := p.row(); fields != "C-1|a|R1|N2|a2@example.com|t" || number != "one" {
 		t.Errorf("after the late one: %s, %s", fields, number)
@@ -242,37 +242,37 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	}
 
 	// Its deletion stores only the time.
-	waiting := p.accept(statement{byEmail: true, nome: "N4", address: "a4@example.com"})
-	waitingToo := p.accept(statement{nome: "N4", address: "a4@example.com"})
+	waiting := p.accept(update{byEmail: true, nome: "N4", address: "a4@example.com"})
+	waitingToo := p.accept(update{nome: "N4", address: "a4@example.com"})
 	run(t, d, `UPDATE recipients SET deleted_at = now() + interval '1 ms', cpf_cnpj_enc = NULL`) // ids and times are compared by the millisecond
 	p.arrive(waiting)
 	if fields, _ := p.row(); fields != "C-1|a|R1|N3|a3@example.com|f" {
 		t.Errorf("after the deletion: %s", fields)
 	}
 	storetest.WaitFor(t, d, `SELECT date_trunc('milliseconds', deleted_at) < date_trunc('milliseconds', now()) FROM recipients`)
-	p.arrive(p.accept(statement{address: "a5@example.com"}))
+	p.arrive(p.accept(update{address: "a5@example.com"}))
 	if fields, _ := p.row(); fields != "C-1|a5@example.com|t" {
 		t.Errorf("the new person: %s", fields)
 	}
 	p.arrive(waitingToo)
 	if fields, _ := p.row(); fields != "C-1|a5@example.com|t" {
-		t.Errorf("a statement that the deletion has voided was written: %s", fields)
+		t.Errorf("an update that the deletion has voided was written: %s", fields)
 	}
 }
 
-// A statement that changes nothing is not written.
+// An update that changes nothing is not written.
 func TestRecipients_NothingNew(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
-	older := p.accept(statement{nome: "N0", address: "a0@example.com"})
-	newer := p.accept(statement{byEmail: true, nome: "N1", address: "a1@example.com"})
+	older := p.accept(update{nome: "N0", address: "a0@example.com"})
+	newer := p.accept(update{byEmail: true, nome: "N1", address: "a1@example.com"})
 	p.arrive(newer)
 	version := func() string { return ask[string](t, d, `SELECT xmin::text FROM recipients`) }
 	before := version()
 	p.arrive(older)
 	if after := version(); after != before {
-		t.Error("an older statement without anything new was written")
+		t.Error("an older update without anything new was written")
 	}
 }
 
@@ -283,8 +283,8 @@ func TestDeadLetterImport_AfterANewerEmail(t *testing.T) {
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
 	run(t, d, `ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'poison')`)
-	refused := p.accept(statement{nome: "poison", address: "a0@example.com"})
-	p.arrive(p.accept(statement{byEmail: true, address: "a1@example.com"}))
+	refused := p.accept(update{nome: "poison", address: "a0@example.com"})
+	p.arrive(p.accept(update{byEmail: true, address: "a1@example.com"}))
 	if err := d.Store.DeadLetterImport(t.Context(), refused.id, "REFUSED", "poison", 4); err != nil {
 		t.Fatal(err)
 	}

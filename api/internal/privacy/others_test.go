@@ -116,7 +116,7 @@ func (w *world) upload(t *testing.T, externalID string, contacts ...contact) {
 // merge merges the unexpanded entries with the external id into its recipient, as the expansion of their mailings does.
 func (w *world) merge(t *testing.T, externalID string) {
 	t.Helper()
-	w.alter(t, `WITH statement AS (
+	w.alter(t, `WITH updates AS (
 		SELECT $1::uuid AS recipient_id, $2::uuid AS company_id, id, recipient_external_id AS external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, true AS states_email
 		FROM mailing_entries WHERE recipient_external_id = $3 AND status = 'PENDING'
 	), `+recipient.MergeSQL+`) SELECT`, recipient.ID(w.company, externalID, "", ""), w.company, externalID)

@@ -1,22 +1,22 @@
 package recipient
 
 // MergeSQL is the CTE that merges imports, emails and entries of mailings into recipients. It reads the
-// CTE statement. The SQL that uses it adds another condition (AND …) if needed, and the closing
+// CTE updates. The SQL that uses it adds another condition (AND …) if needed, and the closing
 // parenthesis. The conditions below occur in the text with their names as comments.
-const MergeSQL = `-- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
--- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
--- nome, email, states_email.
+const MergeSQL = `-- merged merges the CTE updates into recipients, per field. It locks recipients by primary key, in id order. updates has
+-- the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email,
+-- states_email.
 --
--- Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest statement
--- wins, and an older one fills what is empty. NULL says nothing about a field. An address without states_email only
--- fills a new row. A deletion is a statement too: it voids what was accepted before it, and the first statement after it
--- starts a new person, who has none of the deleted one's fields. A batch may hold statements from before and after it.
+-- Updates arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest update wins, and an
+-- older one fills what is empty. NULL says nothing about a field. An address without states_email only fills a new row. A
+-- deletion voids the updates that were accepted before it, and the first update after it starts a new recipient, which has
+-- none of the deleted one's fields. A batch may hold updates from before and after a deletion.
 --
--- Hash and encrypted number are one field, and the hash decides which statement wins. A statement may have the hash
--- alone: then the known encrypted number stays if it belongs to the same hash, and an older statement may still fill it.
+-- Hash and encrypted number are one field, and the hash decides which update wins. An update may have the hash alone: then
+-- the known encrypted number stays if it belongs to the same hash, and an older update may still fill it.
 --
--- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
--- decides about an older, different one that may still arrive.
+-- An update that changes nothing is not written, unless it is newer: its id must win over an older, different update that
+-- may still arrive.
 merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
@@ -32,14 +32,14 @@ merged AS (
                first_present(razao_social) AS razao_social, first_present(id) FILTER (WHERE razao_social IS NOT NULL) AS razao_social_by,
                first_present(nome) AS nome, first_present(id) FILTER (WHERE nome IS NOT NULL) AS nome_by,
                coalesce(first_present(email) FILTER (WHERE states_email), first_present(email)) AS email,
-               coalesce(first_present(id) FILTER (WHERE states_email), ` + noStatement + `) AS address_by
-        FROM (SELECT * FROM statement ORDER BY recipient_id, id DESC) newest_first
+               coalesce(first_present(id) FILTER (WHERE states_email), ` + noUpdate + `) AS address_by
+        FROM (SELECT * FROM updates ORDER BY recipient_id, id DESC) newest_first
         GROUP BY recipient_id, company_id
     ) said
     ORDER BY recipient_id
     ON CONFLICT (id) DO UPDATE SET
-        intake_id = CASE WHEN ` + newAddress + ` THEN excluded.intake_id ELSE coalesce(recipients.intake_id, ` + noStatement + `) END,
-        merged_by = CASE WHEN ` + newAddress + ` THEN excluded.intake_id ELSE coalesce(recipients.intake_id, ` + noStatement + `) END,
+        intake_id = CASE WHEN ` + newAddress + ` THEN excluded.intake_id ELSE coalesce(recipients.intake_id, ` + noUpdate + `) END,
+        merged_by = CASE WHEN ` + newAddress + ` THEN excluded.intake_id ELSE coalesce(recipients.intake_id, ` + noUpdate + `) END,
         external_id = CASE WHEN ` + newExternalID + ` THEN excluded.external_id WHEN ` + alive + ` THEN recipients.external_id END,
         external_id_by = CASE WHEN ` + newExternalID + ` THEN excluded.external_id_by WHEN ` + mergedBefore + ` THEN recipients.external_id_by ELSE recipients.intake_id END,
         cpf_cnpj_hash = CASE WHEN ` + newNumber + ` THEN excluded.cpf_cnpj_hash WHEN ` + alive + ` THEN recipients.cpf_cnpj_hash END,
@@ -60,26 +60,26 @@ merged AS (
 // The conditions of MergeSQL. recipients is the current row, excluded the row of the batch. A field
 // that the batch does not mention has no id in excluded, and is not new.
 const (
-	// noStatement is older than every statement.
-	noStatement = `'00000000-0000-0000-0000-000000000000'::uuid`
-	alive       = `recipients.deleted_at IS NULL`
+	// noUpdate is older than every update.
+	noUpdate = `'00000000-0000-0000-0000-000000000000'::uuid`
+	alive    = `recipients.deleted_at IS NULL`
 	// mergedBefore: the columns …_by belong to the row's last write. They do not if a program of the
 	// previous release, which leaves them unchanged, has written the row since.
 	mergedBefore = `recipients.merged_by = recipients.intake_id`
-	// tombstone is the last statement that a deleted row makes void. A program of the previous
+	// tombstone is the last update that a deleted row makes void. A program of the previous
 	// release stores only the time of the deletion and no id.
 	tombstone = `CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at))`
 	// newerThan is followed by the ELSE branch for the row's field, and END.
-	newerThan = ` > greatest(` + noStatement + `, recipients.deletion_id, ` + tombstone
+	newerThan = ` > greatest(` + noUpdate + `, recipients.deletion_id, ` + tombstone
 
 	newAddress     = `/* newAddress */ excluded.intake_id` + newerThan + ` ELSE recipients.intake_id END)`
 	newExternalID  = `/* newExternalID */ coalesce(excluded.external_id_by` + newerThan + ` WHEN recipients.external_id IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.external_id_by ELSE recipients.intake_id END), false)`
 	newNumber      = `/* newNumber */ coalesce(excluded.cpf_cnpj_by` + newerThan + ` WHEN recipients.cpf_cnpj_hash IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.cpf_cnpj_by ELSE recipients.intake_id END), false)`
 	newRazaoSocial = `/* newRazaoSocial */ coalesce(excluded.razao_social_by` + newerThan + ` WHEN recipients.razao_social IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END), false)`
 	newNome        = `/* newNome */ coalesce(excluded.nome_by` + newerThan + ` WHEN recipients.nome IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END), false)`
-	// newestAddress is that of the batch's newest statement. The row of a deleted person without a newAddress gets it:
+	// newestAddress is that of the batch's newest update. The row of a deleted person without a newAddress gets it:
 	// excluded.email may be one that the deletion makes void.
-	newestAddress = `(SELECT s.email FROM statement s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1)`
+	newestAddress = `(SELECT s.email FROM updates s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1)`
 	sameNumber    = alive + ` AND recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash`
 	// notVoid: the encrypted number is newer than a deletion of the person. In one batch, the hash
 	// may be newer than the deletion and the encrypted number older.

@@ -120,8 +120,8 @@ func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID)
 }
 
 // deleteRecipientSQL locks the recipient and its waiting imports, by primary key. The row stays,
-// because emails name it, but without the encrypted number. Every statement with an id below the
-// deletion's id ($3, accepted at $4) is void, and so is every statement found here, even if
+// because emails name it, but without the encrypted number. Every update with an id below the
+// deletion's id ($3, accepted at $4) is void, and so is every update found here, even if
 // Postgres's clock was ahead when its id was made. If only imports wait, a row is inserted.
 const deleteRecipientSQL = `
 WITH waiting AS (
@@ -146,7 +146,7 @@ ON CONFLICT (id) DO UPDATE SET
 WHERE recipients.company_id = excluded.company_id`
 
 // DeleteRecipient marks a recipient of the company as deleted, also if it is deleted already. It
-// returns pg.ErrNotFound if there is none. Statements accepted before the deletion have no effect,
+// returns pg.ErrNotFound if there is none. Updates accepted before the deletion have no effect,
 // however late they arrive. An email or import accepted later creates a new person with the same id.
 func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
 	id := uuidv7.New()

@@ -241,29 +241,29 @@ timeline AS (
     FROM moved m CROSS JOIN LATERAL jsonb_array_elements(m.events) WITH ORDINALITY AS e(event, n)
 ),
 
--- statement is what the emails say about their recipients. An email that is older than rows of deleted recipients are
+-- updates has what the emails say about their recipients. An email that is older than rows of deleted recipients are
 -- kept (before create_from) says nothing, nor does that of a mailing whose recipientId is null (no_recipient in expand.sql).
-statement AS (
+updates AS (
     SELECT m.recipient_id, m.company_id, m.id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome,
            coalesce(m.email, m.payload ->> 'to') AS email, m.email IS NOT NULL AS states_email
     FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $6 /* create_from */
       AND (m.mailing_id IS NULL OR m.payload #> '{recipient,recipientId}' IS DISTINCT FROM 'null')
 ),
 
--- merged merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
--- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
--- nome, email, states_email.
+-- merged merges the CTE updates into recipients, per field. It locks recipients by primary key, in id order. updates has
+-- the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email,
+-- states_email.
 --
--- Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest statement
--- wins, and an older one fills what is empty. NULL says nothing about a field. An address without states_email only
--- fills a new row. A deletion is a statement too: it voids what was accepted before it, and the first statement after it
--- starts a new person, who has none of the deleted one's fields. A batch may hold statements from before and after it.
+-- Updates arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest update wins, and an
+-- older one fills what is empty. NULL says nothing about a field. An address without states_email only fills a new row. A
+-- deletion voids the updates that were accepted before it, and the first update after it starts a new recipient, which has
+-- none of the deleted one's fields. A batch may hold updates from before and after a deletion.
 --
--- Hash and encrypted number are one field, and the hash decides which statement wins. A statement may have the hash
--- alone: then the known encrypted number stays if it belongs to the same hash, and an older statement may still fill it.
+-- Hash and encrypted number are one field, and the hash decides which update wins. An update may have the hash alone: then
+-- the known encrypted number stays if it belongs to the same hash, and an older update may still fill it.
 --
--- A statement that changes nothing is not written. A newer one that repeats what is known is written, because its id
--- decides about an older, different one that may still arrive.
+-- An update that changes nothing is not written, unless it is newer: its id must win over an older, different update that
+-- may still arrive.
 merged AS (
     INSERT INTO recipients (id, company_id, intake_id, merged_by, external_id, external_id_by, cpf_cnpj_hash, cpf_cnpj_by, cpf_cnpj_enc, cpf_cnpj_enc_by,
                             razao_social, razao_social_by, nome, nome_by, email)
@@ -280,7 +280,7 @@ merged AS (
                first_present(nome) AS nome, first_present(id) FILTER (WHERE nome IS NOT NULL) AS nome_by,
                coalesce(first_present(email) FILTER (WHERE states_email), first_present(email)) AS email,
                coalesce(first_present(id) FILTER (WHERE states_email), '00000000-0000-0000-0000-000000000000'::uuid) AS address_by
-        FROM (SELECT * FROM statement ORDER BY recipient_id, id DESC) newest_first
+        FROM (SELECT * FROM updates ORDER BY recipient_id, id DESC) newest_first
         GROUP BY recipient_id, company_id
     ) said
     ORDER BY recipient_id
@@ -297,7 +297,7 @@ merged AS (
         razao_social_by = CASE WHEN /* newRazaoSocial */ coalesce(excluded.razao_social_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.razao_social IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.razao_social_by ELSE recipients.intake_id END), false) THEN excluded.razao_social_by WHEN recipients.merged_by = recipients.intake_id THEN recipients.razao_social_by ELSE recipients.intake_id END,
         nome = CASE WHEN /* newNome */ coalesce(excluded.nome_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.nome IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END), false) THEN excluded.nome WHEN recipients.deleted_at IS NULL THEN recipients.nome END,
         nome_by = CASE WHEN /* newNome */ coalesce(excluded.nome_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.nome IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END), false) THEN excluded.nome_by WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END,
-        email = CASE WHEN /* newAddress */ excluded.intake_id > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) ELSE recipients.intake_id END) THEN excluded.email WHEN recipients.deleted_at IS NULL THEN recipients.email ELSE (SELECT s.email FROM statement s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1) END,
+        email = CASE WHEN /* newAddress */ excluded.intake_id > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) ELSE recipients.intake_id END) THEN excluded.email WHEN recipients.deleted_at IS NULL THEN recipients.email ELSE (SELECT s.email FROM updates s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1) END,
         deletion_id = greatest(recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) END),
         deleted_at = NULL,
         updated_at = now()
