@@ -85,7 +85,7 @@ func (l *Limiter) bucket(key string, limit rate.Limit, burst int, now time.Time)
 	b, ok := l.buckets[key]
 	if !ok {
 		if len(l.buckets) >= l.max {
-			l.makeRoom(now)
+			l.evict(now)
 		}
 		b = rate.NewLimiter(limit, burst)
 		l.buckets[key] = b
@@ -99,13 +99,13 @@ func (l *Limiter) bucket(key string, limit rate.Limit, burst int, now time.Time)
 	return b
 }
 
-// sample is how many buckets makeRoom examines: enough to find one that is nearly full, few
+// sample is how many buckets evict examines: enough to find one that is nearly full, few
 // enough to do it for each request with a new key.
 const sample = 64
 
-// makeRoom removes a bucket. A full one equals a new one, so it removes the fullest of a
+// evict removes a bucket. A full one equals a new one, so it removes the fullest of a
 // sample.
-func (l *Limiter) makeRoom(now time.Time) {
+func (l *Limiter) evict(now time.Time) {
 	var fullest string
 	least, seen := math.Inf(1), 0
 	for key, b := range l.buckets {

@@ -16,10 +16,10 @@ import (
 type Limiter struct {
 	ofEach   int64
 	keepLast bool // the last free slot is only given to a company that holds none
-	// makeRoom is called after each waitLimit for which a caller waits while all slots are used; nil
+	// onFull is called after each waitLimit for which a caller waits while all slots are used; nil
 	// disables it.
 	waitLimit time.Duration
-	makeRoom  func()
+	onFull    func()
 
 	mu      sync.Mutex
 	own     map[uuid.UUID]*share // companies that hold or wait for a slot
@@ -52,10 +52,10 @@ func NewKeepingLast(total, ofEach int64) *Limiter {
 	return l
 }
 
-// MakeRoom sets a function that is called after each waitLimit for which a caller waits while all
+// OnFull sets a function that is called after each waitLimit for which a caller waits while all
 // slots are used. It must be called before the first Enter, and not for a Limiter that keeps its last slot.
-func (l *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
-	l.waitLimit, l.makeRoom = waitLimit, makeRoom
+func (l *Limiter) OnFull(waitLimit time.Duration, onFull func()) {
+	l.waitLimit, l.onFull = waitLimit, onFull
 }
 
 // ErrCompanyLimit: the company uses all slots that it may have.
@@ -102,10 +102,10 @@ func (l *Limiter) acquire(ctx context.Context, own *share) error {
 	if w == nil {
 		return nil
 	}
-	if l.makeRoom != nil {
+	if l.onFull != nil {
 		done := make(chan struct{})
 		defer close(done)
-		go l.repeatMakeRoom(done)
+		go l.repeatOnFull(done)
 	}
 	select {
 	case <-w.taken:
@@ -168,14 +168,14 @@ func (l *Limiter) release(own *share) {
 	})
 }
 
-// repeatMakeRoom calls makeRoom until done is closed.
-func (l *Limiter) repeatMakeRoom(done <-chan struct{}) {
+// repeatOnFull calls onFull until done is closed.
+func (l *Limiter) repeatOnFull(done <-chan struct{}) {
 	tick := time.NewTicker(l.waitLimit)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			l.makeRoom()
+			l.onFull()
 		case <-done:
 			return
 		}

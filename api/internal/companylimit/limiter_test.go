@@ -129,12 +129,12 @@ func TestLimiter_ReleaseServesTwo(t *testing.T) {
 }
 
 // Room is made after each second for which a caller waits, and no more once it has a slot.
-func TestLimiter_MakeRoom(t *testing.T) {
+func TestLimiter_OnFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := limiter{companylimit.New(3, 2)}
 		calls := 0
-		g.MakeRoom(time.Second, func() { calls++ })
+		g.OnFull(time.Second, func() { calls++ })
 		a, b := uuid.New(), uuid.New()
 		release, _, _ := g.enter(t, a), g.enter(t, a), g.enter(t, b)
 		second := g.wait(t, b)

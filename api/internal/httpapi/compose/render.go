@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// Render renders a template with memory of the room in ctx.
+// Render renders a template with the ExtraMemory of ctx.
 func Render(ctx context.Context, l *templates.Library, company uuid.UUID, field string, use templates.Use) (templates.RenderedTemplate, rules.Faults, error) {
-	keep, err := reqbody.RoomOf(ctx).Reserve(ctx, use.Memory())
+	keep, err := reqbody.ExtraMemoryOf(ctx).Reserve(ctx, use.Memory())
 	if err != nil {
 		return templates.RenderedTemplate{}, nil, err
 	}

@@ -39,7 +39,7 @@ type downloadLimits struct {
 
 func newDownloadLimits() downloadLimits {
 	l := downloadLimits{companylimit.New(downloadsAtOnce, downloadsOfEach), transfer.NewOpen(downloadBusyRate)}
-	l.limiter.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
+	l.limiter.OnFull(l.open.WaitLimit, l.open.AbortSlowest)
 	return l
 }
 

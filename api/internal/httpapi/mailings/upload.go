@@ -52,8 +52,8 @@ func newUploadLimits() uploadLimits {
 		pace:    reqbody.MinPace,
 		open:    reqbody.NewOpenUploads(),
 	}
-	l.forms.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
-	l.bodies.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
+	l.forms.OnFull(l.open.WaitLimit, l.open.AbortSlowest)
+	l.bodies.OnFull(l.open.WaitLimit, l.open.AbortSlowest)
 	return l
 }
 

@@ -134,7 +134,7 @@ func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 	text = make([]byte, 0, min(freeMemory, room))
 	for {
 		if len(text) == cap(text) {
-			if text, err = b.makeRoom(text, room); err != nil {
+			if text, err = b.enlarge(text, room); err != nil {
 				return nil, size, err
 			}
 		}
@@ -153,8 +153,8 @@ func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 	}
 }
 
-// makeRoom enlarges a full buffer, or writes it to disk.
-func (b *inbound) makeRoom(text []byte, room int64) ([]byte, error) {
+// enlarge enlarges a full buffer, or writes it to disk.
+func (b *inbound) enlarge(text []byte, room int64) ([]byte, error) {
 	have := int64(cap(text))
 	if next := min(2*have, room); b.file == nil && next > have && b.bodies.Memory.grow(b, next-have) {
 		larger := make([]byte, len(text), next)

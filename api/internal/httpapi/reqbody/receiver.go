@@ -50,18 +50,18 @@ func (bs *Receiver) Limit(c *gin.Context) error {
 	}
 	c.Set(inboundKey, b)
 	defer b.release()
-	ctx, release := bs.withRoom(c.Request.Context(), b.company)
+	ctx, release := bs.withExtraMemory(c.Request.Context(), b.company)
 	defer release()
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
 	return nil
 }
 
-// withRoom returns a context with a room of the company. release must be called when the request ends.
-func (bs *Receiver) withRoom(ctx context.Context, company uuid.UUID) (with context.Context, release func()) {
+// withExtraMemory returns a context with ExtraMemory of the company. release must be called when the request ends.
+func (bs *Receiver) withExtraMemory(ctx context.Context, company uuid.UUID) (with context.Context, release func()) {
 	if bs.Rendered == nil {
 		return ctx, func() {}
 	}
-	r := &Room{memory: bs.Rendered, account: inbound{bodies: bs, company: company}}
-	return context.WithValue(ctx, roomKey{}, r), r.release
+	r := &ExtraMemory{memory: bs.Rendered, account: inbound{bodies: bs, company: company}}
+	return context.WithValue(ctx, extraMemoryKey{}, r), r.release
 }

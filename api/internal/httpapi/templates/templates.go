@@ -25,8 +25,8 @@ import (
 	"email-gateway/shared/template"
 )
 
-// versionRoom is the memory for a response with a template, before its size is known (bytes).
-const versionRoom = 4 << 20
+// versionMemory is the memory for a response with a template, before its size is known (bytes).
+const versionMemory = 4 << 20
 
 // createRequest is the body of POST /v1/templates.
 type createRequest struct {
@@ -114,11 +114,11 @@ func (h *Handlers) Create(c *gin.Context) error {
 	return answerVersion(c, status, created, keep)
 }
 
-// reserve reserves memory for a response with a version, from the request's room, and before the version is written: the answer
+// reserve reserves memory for a response with a version, from the request's ExtraMemory, and before the version is written: the answer
 // must not fail once the change is committed. keep keeps what the response needs until the client has read it.
 func reserve(c *gin.Context) (keep func(bytes int64), err error) {
 	ctx := c.Request.Context()
-	return reqbody.RoomOf(ctx).Reserve(ctx, versionRoom)
+	return reqbody.ExtraMemoryOf(ctx).Reserve(ctx, versionMemory)
 }
 
 // answerVersion responds with a version.
