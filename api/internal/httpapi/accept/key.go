@@ -75,11 +75,11 @@ func Keyed(sum, hashKey []byte) []byte {
 }
 
 // Record returns the key as stored with the row that it protects.
-func (g *Key) Record(answer []byte) *idempotency.Key {
-	if g == nil {
+func (k *Key) Record(answer []byte) *idempotency.Key {
+	if k == nil {
 		return nil
 	}
 	return &idempotency.Key{
-		Route: g.Route, Key: g.Key, BodySHA256: g.Sum, Status: http.StatusAccepted, Answer: answer, Keep: keepAnswers,
+		Route: k.Route, Key: k.Key, BodySHA256: k.Sum, Status: http.StatusAccepted, Answer: answer, Keep: keepAnswers,
 	}
 }

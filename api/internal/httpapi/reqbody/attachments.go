@@ -25,12 +25,12 @@ func ReadWithAttachments(c *gin.Context, limits attachment.Limits) (strictjson.D
 		return strictjson.Document{}, nil, err
 	}
 	if b.file != nil && size > MaxBody {
-		if err := b.bodies.Memory.load(c.Request.Context(), b, MaxBody); err != nil {
+		if err := b.receiver.Memory.load(c.Request.Context(), b, MaxBody); err != nil {
 			return strictjson.Document{}, nil, err
 		}
 		document, contents, err := attachment.Extract(b.file.Reader(), bodyDisk{b}, limits)
 		b.closeFile()
-		b.bodies.Memory.free(b, size)
+		b.receiver.Memory.free(b, size)
 		return parseReduced(document, contents, err)
 	}
 	if text, err = b.loadFile(c, text, size); err != nil {

@@ -4,4 +4,4 @@ package reqbody
 type bodyDisk struct{ *inbound }
 
 // Reserve accounts for n bytes of the body's disk space.
-func (d bodyDisk) Reserve(n int64) error { return d.bodies.Memory.spill(d.inbound, n) }
+func (d bodyDisk) Reserve(n int64) error { return d.receiver.Memory.spill(d.inbound, n) }

@@ -35,6 +35,6 @@ type extraMemoryKey struct{}
 
 // ExtraMemoryOf returns the extra memory of a request's context, nil if it has none.
 func ExtraMemoryOf(ctx context.Context) *ExtraMemory {
-	r, _ := ctx.Value(extraMemoryKey{}).(*ExtraMemory)
-	return r
+	e, _ := ctx.Value(extraMemoryKey{}).(*ExtraMemory)
+	return e
 }

@@ -22,13 +22,13 @@ func ReadFile(c *gin.Context) (*attachment.Content, error) {
 		return nil, err
 	}
 	defer response.ExtendWriteDeadline(c)
-	b.body = NewSlowBody(c, b.bodies.Most, b.bodies.Pace, b.bodies.Time)
-	if err := b.bodies.Memory.enter(b); err != nil {
+	b.body = NewSlowBody(c, b.receiver.Most, b.receiver.Pace, b.receiver.Time)
+	if err := b.receiver.Memory.enter(b); err != nil {
 		v.BodyRead = false
 		return nil, err
 	}
-	content, err := attachment.Receive(b.body, bodyDisk{b}, b.bodies.Most)
-	b.bodies.Memory.arrived(b)
+	content, err := attachment.Receive(b.body, bodyDisk{b}, b.receiver.Most)
+	b.receiver.Memory.arrived(b)
 	b.body.end()
 	if err == nil {
 		return content, nil
@@ -40,7 +40,7 @@ func ReadFile(c *gin.Context) (*attachment.Content, error) {
 	case b.body.Err != nil && !errors.Is(b.body.Err, os.ErrDeadlineExceeded):
 		return nil, b.problem(b.body.Err)
 	case errors.Is(err, attachment.ErrTooLarge):
-		return nil, b.bodies.TooLarge
+		return nil, b.receiver.TooLarge
 	case errors.As(err, &known), errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, b.problem(err)
 	}

@@ -29,18 +29,18 @@ const (
 
 // inbound is a body being received.
 type inbound struct {
-	bodies  *Receiver
-	company uuid.UUID
-	owner   *bodyOwner
-	use     bodyUse // memory.mu
-	body    *SlowBody
-	file    *spool.File
+	receiver *Receiver
+	company  uuid.UUID
+	owner    *bodyOwner
+	use      bodyUse // memory.mu
+	body     *SlowBody
+	file     *spool.File
 }
 
 // release releases what the body uses.
 func (b *inbound) release() {
 	if b.owner != nil {
-		b.bodies.Memory.release(b)
+		b.receiver.Memory.release(b)
 		b.owner = nil
 	}
 	b.closeFile()
@@ -72,7 +72,7 @@ func (b *inbound) loadFile(c *gin.Context, text []byte, size int64) ([]byte, err
 	if b.file == nil {
 		return text, nil
 	}
-	if err := b.bodies.Memory.load(c.Request.Context(), b, size); err != nil {
+	if err := b.receiver.Memory.load(c.Request.Context(), b, size); err != nil {
 		return nil, err
 	}
 	text, err := b.file.Bytes()
@@ -91,16 +91,16 @@ func receiveBody(c *gin.Context) (text []byte, size int64, err error) {
 		return nil, 0, err
 	}
 	defer response.ExtendWriteDeadline(c)
-	b.body = NewSlowBody(c, b.bodies.Most, b.bodies.Pace, cmp.Or(b.bodies.Time, bodyTime))
-	if err := b.bodies.Memory.enter(b); err != nil {
+	b.body = NewSlowBody(c, b.receiver.Most, b.receiver.Pace, cmp.Or(b.receiver.Time, bodyTime))
+	if err := b.receiver.Memory.enter(b); err != nil {
 		v.BodyRead = false
 		return nil, 0, err
 	}
 	text, size, err = b.receive(c.Request.ContentLength)
 	if b.file != nil {
-		b.bodies.Memory.shrink(b, 0)
+		b.receiver.Memory.shrink(b, 0)
 	}
-	b.bodies.Memory.arrived(b)
+	b.receiver.Memory.arrived(b)
 	b.body.end()
 	if err != nil {
 		v.BodyRead = false
@@ -112,10 +112,10 @@ func receiveBody(c *gin.Context) (text []byte, size int64, err error) {
 
 // Create creates a file for a part of the body.
 func (b *inbound) Create() (*spool.File, error) {
-	if b.bodies.Spool == nil {
+	if b.receiver.Spool == nil {
 		return nil, problem.Busy
 	}
-	file, err := b.bodies.Spool.Create()
+	file, err := b.receiver.Spool.Create()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", problem.Busy, err)
 	}
@@ -126,7 +126,7 @@ func (b *inbound) Create() (*spool.File, error) {
 func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 	room := int64(memoryBody + 1) // one byte more, to detect a larger body
 	switch {
-	case length > memoryBody && b.bodies.Spool != nil:
+	case length > memoryBody && b.receiver.Spool != nil:
 		room = spoolPiece
 	case length >= 0:
 		room = min(room, length+1)
@@ -156,7 +156,7 @@ func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 // enlarge enlarges a full buffer, or writes it to disk.
 func (b *inbound) enlarge(text []byte, room int64) ([]byte, error) {
 	have := int64(cap(text))
-	if next := min(2*have, room); b.file == nil && next > have && b.bodies.Memory.grow(b, next-have) {
+	if next := min(2*have, room); b.file == nil && next > have && b.receiver.Memory.grow(b, next-have) {
 		larger := make([]byte, len(text), next)
 		copy(larger, text)
 		return larger, nil
@@ -172,14 +172,14 @@ func (b *inbound) enlarge(text []byte, room int64) ([]byte, error) {
 		return nil, err
 	}
 	if have > spoolPiece {
-		b.bodies.Memory.shrink(b, spoolPiece-freeMemory)
+		b.receiver.Memory.shrink(b, spoolPiece-freeMemory)
 		return make([]byte, 0, spoolPiece), nil
 	}
 	return text[:0], nil
 }
 
 func (b *inbound) write(text []byte) error {
-	if err := b.bodies.Memory.spill(b, int64(len(text))); err != nil {
+	if err := b.receiver.Memory.spill(b, int64(len(text))); err != nil {
 		return err
 	}
 	if _, err := b.file.Write(text); err != nil {
@@ -194,7 +194,7 @@ func (b *inbound) problem(err error) error {
 	var known problem.Problem
 	switch {
 	case errors.As(err, &tooLarge):
-		return b.bodies.TooLarge
+		return b.receiver.TooLarge
 	case errors.As(err, &known):
 		return err
 	case b.body.Aborted():

@@ -39,18 +39,18 @@ func inboundOf(c *gin.Context) *inbound {
 
 // Limit runs before a handler that reads a body with Read. It rejects a body whose
 // Content-Length is too large, and releases the memory of the body, and of what is rendered, after the handler.
-func (bs *Receiver) Limit(c *gin.Context) error {
-	if c.Request.ContentLength > bs.Most {
-		return bs.TooLarge
+func (r *Receiver) Limit(c *gin.Context) error {
+	if c.Request.ContentLength > r.Most {
+		return r.TooLarge
 	}
 	v := reqctx.StateOf(c)
-	b := &inbound{bodies: bs}
+	b := &inbound{receiver: r}
 	if v.Caller != nil {
 		b.company = v.Caller.CompanyID
 	}
 	c.Set(inboundKey, b)
 	defer b.release()
-	ctx, release := bs.withExtraMemory(c.Request.Context(), b.company)
+	ctx, release := r.withExtraMemory(c.Request.Context(), b.company)
 	defer release()
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
@@ -58,10 +58,10 @@ func (bs *Receiver) Limit(c *gin.Context) error {
 }
 
 // withExtraMemory returns a context with ExtraMemory of the company. release must be called when the request ends.
-func (bs *Receiver) withExtraMemory(ctx context.Context, company uuid.UUID) (with context.Context, release func()) {
-	if bs.Rendered == nil {
+func (r *Receiver) withExtraMemory(ctx context.Context, company uuid.UUID) (with context.Context, release func()) {
+	if r.Rendered == nil {
 		return ctx, func() {}
 	}
-	r := &ExtraMemory{memory: bs.Rendered, account: inbound{bodies: bs, company: company}}
-	return context.WithValue(ctx, extraMemoryKey{}, r), r.release
+	extra := &ExtraMemory{memory: r.Rendered, account: inbound{receiver: r, company: company}}
+	return context.WithValue(ctx, extraMemoryKey{}, extra), extra.release
 }
