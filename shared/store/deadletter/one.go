@@ -88,7 +88,7 @@ func (s *Store) DiscardOne(ctx context.Context, l Letter, by audit.Actor, note s
 		return []result{{shown, n > 0}}, err
 	})
 	if err != nil {
-		return Shown{}, false, fmt.Errorf("discard dead letter: %w", pg.Held(err))
+		return Shown{}, false, fmt.Errorf("discard dead letter: %w", pg.AsBusy(err))
 	}
 	return results[0].shown, results[0].discarded, nil
 }

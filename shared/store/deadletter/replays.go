@@ -141,7 +141,7 @@ func (s *Store) insertWithinLimit(ctx context.Context, company, id uuid.UUID, ro
 		return []Replay{made}, err
 	})
 	if err != nil {
-		return Replay{}, pg.Held(err)
+		return Replay{}, pg.AsBusy(err)
 	}
 	return made[0], nil
 }

@@ -138,7 +138,7 @@ func (s *Store) advance(ctx context.Context, l Letter, t outbox.Transition, read
 		return all, read(tx)
 	})
 	if err != nil {
-		return outbox.Advanced{}, outbox.Held(err)
+		return outbox.Advanced{}, outbox.AsAggregateBusy(err)
 	}
 	return all[0], nil
 }
@@ -207,7 +207,7 @@ func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error 
 			}
 			return rows, r.read(tx)
 		})
-		err = pg.Held(err)
+		err = pg.AsBusy(err)
 	}
 	switch {
 	case err != nil:

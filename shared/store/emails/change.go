@@ -67,7 +67,7 @@ func (s *Store) change(ctx context.Context, company, id uuid.UUID, do func(tx *s
 		return []Changed{{moved, shown}}, err
 	})
 	if err != nil {
-		return Changed{}, outbox.Held(err)
+		return Changed{}, outbox.AsAggregateBusy(err)
 	}
 	return changed[0], nil
 }

@@ -87,7 +87,7 @@ func (s *Store) StoreAnswer(ctx context.Context, company, id uuid.UUID, k Key) (
 		inserted, err := s.db.ChangeBounded(ctx, k.Row(company), claimKeySQL, k.claimArguments(company, id)...)
 		switch {
 		case err != nil:
-			return StoredAnswer{}, fmt.Errorf("store answer: %w", Held(err))
+			return StoredAnswer{}, fmt.Errorf("store answer: %w", AsInProgress(err))
 		case inserted == 1:
 			return StoredAnswer{BodySHA256: k.BodySHA256, Status: k.Status, Answer: k.Answer}, nil
 		}
@@ -99,11 +99,11 @@ func (s *Store) StoreAnswer(ctx context.Context, company, id uuid.UUID, k Key) (
 	return StoredAnswer{}, ErrInProgress
 }
 
-// Held returns ErrInProgress for a lock error on a key: another transaction held it for too long, or too
+// AsInProgress returns ErrInProgress for a lock error on a key: another transaction held it for too long, or too
 // many requests wait for it already.
-func Held(err error) error {
+func AsInProgress(err error) error {
 	if pg.IsRowWait(err) {
 		return errors.Join(ErrInProgress, err)
 	}
-	return pg.Held(err)
+	return pg.AsBusy(err)
 }

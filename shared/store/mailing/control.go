@@ -192,7 +192,7 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 	case errors.As(err, &paused):
 		return Mailing{}, paused
 	case err != nil:
-		return Mailing{}, fmt.Errorf("%s: %w", operation, pg.Held(err))
+		return Mailing{}, fmt.Errorf("%s: %w", operation, pg.AsBusy(err))
 	}
 	return changed[0], nil
 }

@@ -61,7 +61,7 @@ type Continuation struct {
 // heartbeat. held is false if the job no longer holds the mailing: then nothing is written.
 // queued is how many entries became emails. A step with Finished or Continue releases the mailing.
 //
-// A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
+// A locked recipient delays one step of the company by pg.GroupWait. For pg.LockedKeyTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
 // another transaction is inserting still delays each step by pg.GroupWait. The error is recipient.ErrLocked if
 // another transaction holds the mailing's row for outbox.LockWait, or with NearQuota for pg.GroupWait, or the
@@ -120,7 +120,7 @@ const (
 // returns recipient.ErrLocked unchanged: that lock is not a recipient's.
 func (s *Store) expandPastLocks(company uuid.UUID, step func(mode recipientMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
 	mode, wait := allRecipients, pg.GroupWait
-	if s.expanding.Holds(company) {
+	if s.expanding.Contains(company) {
 		mode = freeRecipients
 	}
 	for {

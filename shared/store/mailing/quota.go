@@ -58,13 +58,13 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 	m := &in.mailing
 	if !quick {
 		if err := quota.Lock(ctx, tx, m.CompanyID); err != nil {
-			return pg.Held(err)
+			return pg.AsBusy(err)
 		}
 	}
 	wanted := m.demand(counts)
 	b, err := quota.OpenBudget(ctx, tx, m.CompanyID, wanted, true)
 	if err != nil {
-		return pg.Held(err)
+		return pg.AsBusy(err)
 	}
 	b.Release(m.ofOwnRow())
 	if runs {

@@ -14,10 +14,10 @@ type Store struct {
 	db   *pg.DB
 	keys *idempotency.Store
 	// expanding contains the companies whose mailings recently waited for a locked recipient.
-	expanding *pg.Aside[uuid.UUID]
+	expanding *pg.LockedKeys[uuid.UUID]
 }
 
 // New returns a Store that uses the connections of db.
 func New(db *pg.DB, keys *idempotency.Store) *Store {
-	return &Store{db: db, keys: keys, expanding: pg.NewAside[uuid.UUID]()}
+	return &Store{db: db, keys: keys, expanding: pg.NewLockedKeys[uuid.UUID]()}
 }

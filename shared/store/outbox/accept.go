@@ -50,7 +50,7 @@ func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload)
 type Accepter struct {
 	store      *Store
 	group      *pg.Group[NewEmail, accepted]
-	aside      *pg.Aside[uuid.UUID] // companies
+	locked     *pg.LockedKeys[uuid.UUID] // companies
 	nearQuotas *nearQuotas
 }
 
@@ -63,7 +63,7 @@ type accepted struct {
 
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, aside: pg.NewAside[uuid.UUID](), nearQuotas: newNearQuotas(s), group: pg.NewGroup(
+	return &Accepter{store: s, locked: pg.NewLockedKeys[uuid.UUID](), nearQuotas: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		NewEmail.size,
 		s.insertGroup,
@@ -128,7 +128,7 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, nearQuota bool) (bool
 		return a.store.insertInOwnTx(ctx, e, nearQuota)
 	case nearQuota:
 		return a.nearQuotas.insertNear(ctx, e)
-	case e.Idempotency == nil || !a.aside.Holds(e.CompanyID):
+	case e.Idempotency == nil || !a.locked.Contains(e.CompanyID):
 		if done, err := a.group.Do(ctx, e); err != nil || !done.held {
 			return done.inserted, err
 		}
@@ -142,12 +142,12 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	inserted, err := pg.Bounded(ctx, a.store.db, e.key().Row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
 		if pg.IsLockTimeout(err) {
-			a.aside.Add(e.CompanyID)
+			a.locked.Add(e.CompanyID)
 		}
 		return inserted, err
 	})
 	if err != nil {
-		return false, idempotency.Held(err)
+		return false, idempotency.AsInProgress(err)
 	}
 	return inserted[0], nil
 }

@@ -31,11 +31,11 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 		}
 		return all, nil
 	})
-	return all, Held(err)
+	return all, AsAggregateBusy(err)
 }
 
-// Held converts a lock timeout to ErrAggregateBusy.
-func Held(err error) error {
+// AsAggregateBusy converts a lock timeout to ErrAggregateBusy.
+func AsAggregateBusy(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)
 	}

@@ -18,18 +18,18 @@ const slotWait = 100 * time.Millisecond
 // Advancer applies transitions in groups. It never waits for an outbox row that another transaction has locked.
 //
 // A locked recipient delays one group by pg.GroupWait: most locks on recipients are held by commits of this system,
-// which take less time. That group, and for pg.AsideTime every further claim of the company, then skips locked
+// which take less time. That group, and for pg.LockedKeyTime every further claim of the company, then skips locked
 // recipients without waiting. A transition that timed out on another lock is written in its own statement; only a few
 // of these run at the same time.
 type Advancer struct {
-	store *Store
-	group *pg.Group[Transition, Advanced]
-	aside *pg.Aside[uuid.UUID] // ids of emails, of their recipients, and of companies
+	store  *Store
+	group  *pg.Group[Transition, Advanced]
+	locked *pg.LockedKeys[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
 // NewAdvancer makes an Advancer on the store's connections.
 func (s *Store) NewAdvancer() *Advancer {
-	a := &Advancer{store: s, aside: pg.NewAside[uuid.UUID]()}
+	a := &Advancer{store: s, locked: pg.NewLockedKeys[uuid.UUID]()}
 	a.group = pg.NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
@@ -50,23 +50,23 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	if err != nil {
 		return Advanced{}, err
 	}
-	t.skipLockedRecipient = t.Company != uuid.Nil && a.aside.Holds(t.Company)
+	t.skipLockedRecipient = t.Company != uuid.Nil && a.locked.Contains(t.Company)
 	keys := []uuid.UUID{t.ID, t.recipient().ID}
 	var done Advanced
-	if a.aside.Holds(keys...) {
-		if t.Company != uuid.Nil && !a.aside.TryEnter(slotWait) {
+	if a.locked.Contains(keys...) {
+		if t.Company != uuid.Nil && !a.locked.TryEnter(slotWait) {
 			return Advanced{Locked: true}, nil
 		}
 		done, err = a.advanceOne(ctx, t)
 		if err == nil && !done.Locked {
-			a.aside.Remove(keys...)
+			a.locked.Remove(keys...)
 		}
 	} else {
 		done, err = a.group.Do(ctx, t)
 	}
 	switch {
 	case pg.IsLockTimeout(err):
-		a.aside.Add(append(keys, t.Company)...)
+		a.locked.Add(append(keys, t.Company)...)
 		return Advanced{Locked: true}, nil
 	case done.Locked && done.Rerun:
 		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, errLockedByRerun))
@@ -85,7 +85,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 var errLockedByRerun = errors.New("the connection broke, and the email is locked")
 
 // advancePart writes a group, or a part of one, that timed out on a lock. It skips the emails whose recipients are
-// locked, and makes further claims of their companies skip locked recipients for pg.AsideTime. A recipient that such a
+// locked, and makes further claims of their companies skip locked recipients for pg.LockedKeyTime. A recipient that such a
 // claim skips does not extend this time: its lock may be held by a commit of this system, which is worth waiting for.
 func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]Advanced, error) {
 	for i := range ts {
@@ -97,7 +97,7 @@ func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]Advanced
 	}
 	for i, r := range results {
 		if r.Locked {
-			a.aside.Add(ts[i].Company)
+			a.locked.Add(ts[i].Company)
 		}
 	}
 	return results, nil
@@ -106,11 +106,11 @@ func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]Advanced
 // advanceOne writes one email that a lock delayed a moment ago. For a claim, the caller has taken the slot already.
 func (a *Advancer) advanceOne(ctx context.Context, t Transition) (Advanced, error) {
 	if t.Company == uuid.Nil {
-		if err := a.aside.Enter(ctx); err != nil {
+		if err := a.locked.Enter(ctx); err != nil {
 			return Advanced{}, err
 		}
 	}
-	defer a.aside.Leave()
+	defer a.locked.Leave()
 	results, err := pg.Repeat(func() ([]Advanced, error) { return a.store.advance(ctx, []Transition{t}, pg.PartWait) })
 	if err != nil {
 		return Advanced{}, err

@@ -75,11 +75,11 @@ func (s *Store) insertInOwnTx(ctx context.Context, e NewEmail, nearQuota bool) (
 	case errors.Is(err, errNotInserted):
 		return false, nil
 	case err != nil && e.Aggregate == nil && e.Idempotency != nil:
-		return false, fmt.Errorf("insert email: %w", idempotency.Held(err))
+		return false, fmt.Errorf("insert email: %w", idempotency.AsInProgress(err))
 	case err != nil && e.Aggregate == nil:
-		return false, fmt.Errorf("insert email: %w", pg.Held(err))
+		return false, fmt.Errorf("insert email: %w", pg.AsBusy(err))
 	case err != nil:
-		return false, fmt.Errorf("insert email: %w", Held(err))
+		return false, fmt.Errorf("insert email: %w", AsAggregateBusy(err))
 	}
 	return true, nil
 }

@@ -132,14 +132,14 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	followers, err := t.takeAggregates(ctx, tx)
 	if err != nil {
-		return Held(err)
+		return AsAggregateBusy(err)
 	}
 	fresh, _ := t.fresh()
 	if err := file.Hold(ctx, tx, t.CompanyID, Attached(fresh)...); err != nil {
-		return pg.Held(err)
+		return pg.AsBusy(err)
 	}
 	if err := t.takeQuotas(ctx, tx); err != nil {
-		return pg.Held(err)
+		return pg.AsBusy(err)
 	}
 	for i, leader := range followers {
 		t.copyResult(i, leader)

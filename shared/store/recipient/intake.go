@@ -100,9 +100,9 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 	})
 	if err != nil {
 		if r.Idempotency != nil {
-			err = idempotency.Held(err)
+			err = idempotency.AsInProgress(err)
 		}
-		return false, fmt.Errorf("insert recipients: %w", pg.Held(err))
+		return false, fmt.Errorf("insert recipients: %w", pg.AsBusy(err))
 	}
 	return written[0] > 0, nil
 }

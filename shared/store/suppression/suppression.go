@@ -85,7 +85,7 @@ func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppres
 		added, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: Key(n.Address)}, func(tx *sqlx.Tx, _ time.Duration) ([]Suppression, error) {
 			return suppress(ctx, tx, company, n)
 		})
-		err = pg.Held(err)
+		err = pg.AsBusy(err)
 	}
 	if err != nil {
 		return Suppression{}, fmt.Errorf("suppress address: %w", err)

@@ -8,6 +8,40 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
+// Bounded runs do, which may need a row that another transaction holds and waits for it as long as its argument says.
+// Most rows are free, so Bounded first runs do with a short wait. If that times out, the request waits for the lock
+// until LockWait is over. At most lockWaitsOfEach requests of a company and lockWaits of all companies wait so; further
+// ones get ErrBusy at once, joined with the error of a try. A request that gets no try within turnWait gets ErrBusy if
+// requests of its company are blocked by locks, else ErrTriesOfCompany or ErrTries. do must write nothing if it fails;
+// it is repeated after a serialization failure or deadlock.
+func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
+	w, end := db.waits, time.Now().Add(LockWait)
+	tried, err := w.try(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	var cause error
+	if tried {
+		done, err := Repeat(func() ([]R, error) { return do(tryWait) })
+		if !IsLockTimeout(err) {
+			w.endTry(row)
+			return done, err
+		}
+		w.meet(row.Company)
+		cause = err
+	}
+	err = w.enter(row, cause)
+	if tried {
+		w.endTry(row)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer w.leave(row)
+	wait := max(time.Until(end), tryWait)
+	return Repeat(func() ([]R, error) { return do(wait) })
+}
+
 // InBoundedTx runs do in one transaction, which waits for the locks of other transactions as long as Bounded permits.
 // It repeats the transaction after a serialization failure or deadlock.
 func InBoundedTx[R any](ctx context.Context, db *DB, row HeldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
@@ -35,13 +69,13 @@ func (db *DB) ChangeBounded(ctx context.Context, row HeldRow, statement string, 
 		return []int64{n}, err
 	})
 	if err != nil {
-		return 0, Held(err)
+		return 0, AsBusy(err)
 	}
 	return changed[0], nil
 }
 
-// Held converts a lock timeout to ErrBusy.
-func Held(err error) error {
+// AsBusy converts a lock timeout to ErrBusy.
+func AsBusy(err error) error {
 	if IsLockTimeout(err) && !errors.Is(err, ErrBusy) {
 		return errors.Join(ErrBusy, err)
 	}

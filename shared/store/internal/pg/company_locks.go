@@ -15,7 +15,7 @@ const (
 	companyTries = 4
 	// companyTryWait is how long a try waits for a lock: longer than most commits take.
 	companyTryWait = 50 * time.Millisecond
-	// heldTryWait is the same for a company whose try timed out within AsideTime. A hundred such companies then use less
+	// heldTryWait is the same for a company whose try timed out within LockedKeyTime. A hundred such companies then use less
 	// than one of the companyTries.
 	heldTryWait = 5 * time.Millisecond
 )
@@ -25,7 +25,7 @@ const (
 // other companies by one short try.
 type companyLocks struct {
 	tries chan struct{}
-	held  *Aside[uuid.UUID] // companies; its slots are for transactions that wait longer than a try
+	held  *LockedKeys[uuid.UUID] // companies; its slots are for transactions that wait longer than a try
 
 	mu    sync.Mutex
 	turns map[uuid.UUID]*companyTurn
@@ -38,7 +38,7 @@ type companyTurn struct {
 }
 
 func newCompanyLocks() *companyLocks {
-	return &companyLocks{tries: make(chan struct{}, companyTries), held: NewAside[uuid.UUID](), turns: map[uuid.UUID]*companyTurn{}}
+	return &companyLocks{tries: make(chan struct{}, companyTries), held: NewLockedKeys[uuid.UUID](), turns: map[uuid.UUID]*companyTurn{}}
 }
 
 // InCompanyTx runs do in a transaction that locks the one row of its company. do gets the maximum wait for a lock.
@@ -71,7 +71,7 @@ func (l *companyLocks) run(ctx context.Context, company uuid.UUID, longest time.
 	}
 	defer l.leave(company, turn)
 
-	if !l.held.Holds(company) {
+	if !l.held.Contains(company) {
 		end = time.Now().Add(longest)
 	}
 	ready := time.Now()
@@ -95,7 +95,7 @@ func (l *companyLocks) run(ctx context.Context, company uuid.UUID, longest time.
 func (l *companyLocks) try(company uuid.UUID, do func(wait time.Duration) error) error {
 	defer func() { <-l.tries }()
 	wait := companyTryWait
-	if l.held.Holds(company) {
+	if l.held.Contains(company) {
 		wait = heldTryWait
 	}
 	return do(wait)
@@ -132,7 +132,7 @@ func (l *companyLocks) enter(ctx context.Context, company uuid.UUID, longest tim
 		case turn.taken <- struct{}{}:
 			return turn, nil
 		case <-late.C:
-			if l.held.Holds(company) {
+			if l.held.Contains(company) {
 				l.forget(company, turn)
 				return nil, ErrBusy
 			}

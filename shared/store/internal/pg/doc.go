@@ -1,7 +1,7 @@
 // Package pg is the common base of the packages below shared/store: connections to Postgres that detect a silent or
 // demoted server (DB), errors that classify the outcome of a write, statements that are prepared once (Prepared), rows
 // that many goroutines write in one commit (Group), arrays and the parameters of grouped statements, bounded
-// waits for the locks of other transactions (Bounded, InBoundedTx, InCompanyTx), keys that such a lock delays (Aside),
+// waits for the locks of other transactions (Bounded, InBoundedTx, InCompanyTx), keys that such a lock delays (LockedKeys),
 // and NOTIFY (Subscription). It has no table of its own. COPY is in pgcopy.
 //
 // A package of one subject has this form, as shared/store/event does:

@@ -1,7 +1,6 @@
 package pg
 
 import (
-	"context"
 	"errors"
 	"regexp"
 	"sync"
@@ -55,40 +54,6 @@ func newWaits() *waits {
 		trying: map[HeldRow]struct{}{}, tries: map[uuid.UUID]int{}, turns: turns{of: map[uuid.UUID][]*turn{}},
 		waiters: map[uuid.UUID]int{}, waiting: map[HeldRow]*heldBy{}, met: map[uuid.UUID]time.Time{},
 	}
-}
-
-// Bounded runs do, which may need a row that another transaction holds and waits for it as long as its argument says.
-// Most rows are free, so Bounded first runs do with a short wait. If that times out, the request waits for the lock
-// until LockWait is over. At most lockWaitsOfEach requests of a company and lockWaits of all companies wait so; further
-// ones get ErrBusy at once, joined with the error of a try. A request that gets no try within turnWait gets ErrBusy if
-// requests of its company are blocked by locks, else ErrTriesOfCompany or ErrTries. do must write nothing if it fails;
-// it is repeated after a serialization failure or deadlock.
-func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
-	w, end := db.waits, time.Now().Add(LockWait)
-	tried, err := w.try(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	var cause error
-	if tried {
-		done, err := Repeat(func() ([]R, error) { return do(tryWait) })
-		if !IsLockTimeout(err) {
-			w.endTry(row)
-			return done, err
-		}
-		w.meet(row.Company)
-		cause = err
-	}
-	err = w.enter(row, cause)
-	if tried {
-		w.endTry(row)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer w.leave(row)
-	wait := max(time.Until(end), tryWait)
-	return Repeat(func() ([]R, error) { return do(wait) })
 }
 
 // enter counts the request as one that waits for the row, or returns ErrBusy.
