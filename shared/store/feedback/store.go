@@ -26,8 +26,8 @@ func New(db *pg.DB) *Store {
 	}
 	s.group = pg.NewGroup(Feedback.subject, Feedback.size, func(ctx context.Context, all []Feedback) ([]recorded, error) {
 		return s.recordGroup(ctx, all, pg.GroupWait)
-	}).Parts(func(ctx context.Context, all []Feedback) ([]recorded, error) {
+	}).SplitWith(func(ctx context.Context, all []Feedback) ([]recorded, error) {
 		return s.recordGroup(ctx, all, pg.PartWait)
-	}).Fair(func(f Feedback) uuid.UUID { return f.CompanyID })
+	}).FairBy(func(f Feedback) uuid.UUID { return f.CompanyID })
 	return s
 }

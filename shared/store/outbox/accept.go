@@ -67,7 +67,7 @@ func (s *Store) NewAccepter() *Accepter {
 		func(e NewEmail) string { return e.ID.String() },
 		NewEmail.size,
 		s.insertGroup,
-	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
+	).FairBy(func(e NewEmail) uuid.UUID { return e.CompanyID })}
 }
 
 // Accept commits the email. After it returns nil, the email cannot be lost.

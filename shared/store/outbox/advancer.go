@@ -36,12 +36,12 @@ func (s *Store) NewAdvancer() *Advancer {
 		func(ctx context.Context, ts []Transition) ([]Advanced, error) {
 			return s.advance(ctx, ts, pg.GroupWait)
 		},
-	).Parts(a.advancePart).For(s.db.Workers())
+	).SplitWith(a.advancePart).SetWorkers(s.db.Workers())
 	return a
 }
 
 // For sets how many goroutines advance emails from now on, see pg.Options.Workers.
-func (a *Advancer) For(workers int) { a.group.For(workers) }
+func (a *Advancer) For(workers int) { a.group.SetWorkers(workers) }
 
 // Advance applies one transition. Its errors are the database's. If the guard does not match, or the email is Locked,
 // the error is nil and Applied is false.

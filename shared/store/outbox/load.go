@@ -69,11 +69,11 @@ const loadSize = pg.GroupBytes / 64
 func (s *Store) NewLoader() *Loader { return s.newLoader(s.loadEmails) }
 
 func (s *Store) newLoader(load func(context.Context, []uuid.UUID) ([]*LoadedEmail, error)) *Loader {
-	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return loadSize }, load).For(s.db.Workers())}
+	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return loadSize }, load).SetWorkers(s.db.Workers())}
 }
 
 // For sets how many goroutines load emails from now on, see pg.Options.Workers.
-func (l *Loader) For(workers int) { l.group.For(workers) }
+func (l *Loader) For(workers int) { l.group.SetWorkers(workers) }
 
 // Load reads one email; pg.ErrNotFound if there is none.
 func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {

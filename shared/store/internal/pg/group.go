@@ -19,11 +19,11 @@ const (
 	// Two groups run at a time: while one waits for its commit, the next one is built. More than two gain nothing on
 	// few cores and make the groups smaller.
 	groupsInFlight = 2
-	// The second group begins when groupJoin items wait, or when items have waited groupPatience for the first group,
+	// The second group begins when groupJoin items wait, or when items have waited joinWait for the first group,
 	// which may be waiting for a lock. When it began at once, emails that 64 goroutines sent cost Postgres 397 µs each,
 	// and now 209 (bench --section send).
-	groupJoin     = 32
-	groupPatience = 10 * time.Millisecond
+	groupJoin = 32
+	joinWait  = 10 * time.Millisecond
 	// Per goroutine that loads and advances emails one by one: the flush delay, with its maximum, and how many items
 	// (in eighths) end the delay early. 256 goroutines that have each email for 70 ms anyway cost Postgres 190 µs per
 	// email with 8 µs and 32 items, and 148 µs with 24 µs and these values. 64 goroutines wrote 1,000 emails in 232 and
@@ -84,23 +84,23 @@ func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context
 	return &Group[T, R]{key: key, size: size, write: write, join: groupJoin}
 }
 
-// Parts sets how a group is written after another transaction's lock has delayed it, first as a whole and then in
+// SplitWith sets how a group is written after another transaction's lock has delayed it, first as a whole and then in
 // parts: with a shorter lock timeout, since most of its items are not locked.
-func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Group[T, R] {
+func (g *Group[T, R]) SplitWith(write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	g.parts = write
 	return g
 }
 
-// Fair makes a group take one item of each company in turn.
-func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
+// FairBy makes a group take one item of each company in turn.
+func (g *Group[T, R]) FairBy(owner func(T) uuid.UUID) *Group[T, R] {
 	g.owner = owner
 	return g
 }
 
-// For sets a flush delay that is proportional to the number of goroutines that call Do, up to longestFlushDelay. It is
-// for callers that come one by one and are not urgent: without the delay, emails were loaded in groups of five, and
-// each group cost as much as three more rows. It may be called at any time.
-func (g *Group[T, R]) For(workers int) *Group[T, R] {
+// SetWorkers sets the flush delay in proportion to the number of goroutines that call Do, up to longestFlushDelay. It is
+// for goroutines whose calls are not urgent: without a delay, emails are loaded in groups of five, and each group costs as
+// much as three more rows. It may be called at any time.
+func (g *Group[T, R]) SetWorkers(workers int) *Group[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.flushDelay = min(time.Duration(workers)*flushDelayPerWorker, longestFlushDelay)
@@ -143,14 +143,14 @@ func (g *Group[T, R]) launch(overdue bool) {
 		g.done.Add(1)
 		go g.flush()
 	case g.inFlight == 0:
-		g.lookAgain(early)
+		g.setTimer(early)
 	default:
-		g.lookAgain(groupPatience)
+		g.setTimer(joinWait)
 	}
 }
 
-// lookAgain sets a timer that flushes, unless an earlier one is set. g.mu is held.
-func (g *Group[T, R]) lookAgain(wait time.Duration) {
+// setTimer sets a timer that flushes, unless an earlier one is set. g.mu is held.
+func (g *Group[T, R]) setTimer(wait time.Duration) {
 	due := time.Now().Add(wait)
 	if !g.due.IsZero() && !due.Before(g.due) {
 		return

@@ -153,7 +153,7 @@ func TestGroup_FlushDelay(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &writer{proceed: make(chan struct{})}
-				g := newGroup(w).For(workers)
+				g := newGroup(w).SetWorkers(workers)
 				time.AfterFunc(tt.lasts, func() { close(w.proceed) })
 				wait := all(t.Context(), g, "x")
 				synctest.Wait()
@@ -178,7 +178,7 @@ func TestGroup_LongestFlushDelay(t *testing.T) {
 		const longest = 8 * time.Millisecond
 		w := &writer{proceed: make(chan struct{})}
 		close(w.proceed)
-		g := newGroup(w).For(1000)
+		g := newGroup(w).SetWorkers(1000)
 		first := all(t.Context(), g, "x")
 		synctest.Wait()
 		rest := all(t.Context(), g, "a", "b")

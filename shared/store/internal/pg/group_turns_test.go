@@ -43,7 +43,7 @@ func TestGroup_CompaniesTakeTurns(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &writer{proceed: make(chan struct{})}
-				g := newGroup(w).Fair(func(item string) uuid.UUID { return uuid.UUID{item[0]} })
+				g := newGroup(w).FairBy(func(item string) uuid.UUID { return uuid.UUID{item[0]} })
 				first := all(t.Context(), g, "x")
 				rest := all(t.Context(), g, tt.items...)
 				close(w.proceed)
