@@ -17,12 +17,12 @@ import (
 
 // Limits of attachments. Those of the texts are limits of SES.
 const (
-	MaxAttachments  = 10
-	maxFilename     = 255
-	maxContentType  = 78
-	maxContentID    = 78
-	dispositionFile = "attachment"
-	dispositionHTML = "inline"
+	MaxAttachments        = 10
+	maxFilename           = 255
+	maxContentType        = 78
+	maxContentID          = 78
+	dispositionAttachment = "attachment"
+	dispositionInline     = "inline"
 )
 
 // Codes of faults of attachments.
@@ -173,12 +173,12 @@ func (d *Draft) checkAttachment(field string, a *Attachment, names, ids map[stri
 	}
 	switch {
 	case a.Disposition == nil && a.ContentID != nil:
-		a.Disposition = new(dispositionHTML)
+		a.Disposition = new(dispositionInline)
 	case a.Disposition == nil:
-		a.Disposition = new(dispositionFile)
-	case *a.Disposition != dispositionFile && *a.Disposition != dispositionHTML:
+		a.Disposition = new(dispositionAttachment)
+	case *a.Disposition != dispositionAttachment && *a.Disposition != dispositionInline:
 		add("disposition", rules.CodeNotAllowed, "must be one of: attachment, inline")
-	case *a.Disposition == dispositionHTML && a.ContentID == nil && !d.Faults.Has(field+"contentId"):
+	case *a.Disposition == dispositionInline && a.ContentID == nil && !d.Faults.Has(field+"contentId"):
 		add("contentId", rules.CodeRequired, "is required for an inline attachment")
 	}
 }
