@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/httpapi"
-	format "email-gateway/shared/standardwebhook"
+	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store/tenant"
 )
 
@@ -33,7 +33,7 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id, secret := g.webhook(t, `{"url": "https://erp.acme.example/hooks", "types": ["email.bounced", "email.deliver*"], "description": "ERP"}`)
-	if _, err := format.ParseSecret(secret); err != nil {
+	if _, err := standardwebhook.ParseSecret(secret); err != nil {
 		t.Errorf("%s: %v", secret, err)
 	}
 	path := webhooksPath + "/" + id
