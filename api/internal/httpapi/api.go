@@ -39,6 +39,7 @@ import (
 	"email-gateway/api/internal/httpapi/mailings"
 	"email-gateway/api/internal/httpapi/middleware"
 	"email-gateway/api/internal/httpapi/recipients"
+	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/httpapi/sending"
 	"email-gateway/api/internal/httpapi/sesevents"
 	"email-gateway/api/internal/httpapi/suppressions"
@@ -122,7 +123,9 @@ func New(p Params) (*API, error) {
 }
 
 // ServeHTTP handles one request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.router.ServeHTTP(response.Writer{ResponseWriter: w}, r)
+}
 
 // Routes lists the routes, for the test that compares them with openapi.yaml.
 func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }

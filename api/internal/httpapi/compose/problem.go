@@ -22,4 +22,12 @@ var (
 		Status: http.StatusTooManyRequests, Code: "TOO_MANY_UPLOADS", RetryAfter: 10 * time.Second,
 		Detail: fmt.Sprintf("the company has %d uploads in progress", UploadsOfEach),
 	}
+	tooManyFiles = problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
+		Detail: "too many files are being stored at once; nothing was accepted: repeat the request after Retry-After",
+	}
+	tooManyFilesOfCompany = problem.Problem{
+		Status: http.StatusTooManyRequests, Code: tooManyUploads.Code, RetryAfter: 10 * time.Second,
+		Detail: fmt.Sprintf("%d files of the company are being stored; nothing was accepted: repeat the request after Retry-After", filesOfEach),
+	}
 )

@@ -89,7 +89,6 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err := response.LiftWriteDeadline(c); err != nil {
 		return err
 	}
-	defer response.ExtendWriteDeadline(c)
 	key, err := accept.KeyWithoutSum(c.Request.Header, createRoute)
 	if err != nil {
 		return err

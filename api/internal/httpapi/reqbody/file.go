@@ -10,7 +10,6 @@ import (
 	"email-gateway/api/internal/attachment"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/api/internal/httpapi/response"
 )
 
 // ReadFile receives the body to disk.
@@ -18,10 +17,6 @@ func ReadFile(c *gin.Context) (*attachment.Content, error) {
 	v := reqctx.StateOf(c)
 	b := inboundOf(c)
 	v.BodyRead = true
-	if err := response.LiftWriteDeadline(c); err != nil {
-		return nil, err
-	}
-	defer response.ExtendWriteDeadline(c)
 	b.body = NewSlowBody(c, b.receiver.Most, b.receiver.Pace, b.receiver.Time)
 	if err := b.receiver.Memory.enter(b); err != nil {
 		v.BodyRead = false

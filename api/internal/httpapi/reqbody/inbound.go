@@ -14,7 +14,6 @@ import (
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/spool"
 )
 
@@ -87,10 +86,6 @@ func receiveBody(c *gin.Context) (text []byte, size int64, err error) {
 	v := reqctx.StateOf(c)
 	b := inboundOf(c)
 	v.BodyRead = true
-	if err := response.LiftWriteDeadline(c); err != nil {
-		return nil, 0, err
-	}
-	defer response.ExtendWriteDeadline(c)
 	b.body = NewSlowBody(c, b.receiver.Most, b.receiver.Pace, cmp.Or(b.receiver.Time, bodyTime))
 	if err := b.receiver.Memory.enter(b); err != nil {
 		v.BodyRead = false

@@ -133,7 +133,11 @@ func (b *SlowBody) Finish() {
 // this marks the body as too large.
 func CloseAfterResponse(c *gin.Context) {
 	w := http.ResponseWriter(c.Writer)
-	if wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+	for {
+		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
 		w = wrapped.Unwrap()
 	}
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // always too large

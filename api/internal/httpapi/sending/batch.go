@@ -73,7 +73,6 @@ func (h *Handlers) SendBatch(c *gin.Context) error {
 		ID: id, CompanyID: v.Caller.CompanyID, Emails: b.emails, Idempotency: b.key.Record(nil), Partial: partial,
 		Answer: func(results []outbox.BatchResult) ([]byte, error) { return b.answer(v.RequestID, results) },
 	})
-	response.ExtendWriteDeadline(c)
 	var used *idempotency.UsedError
 	switch {
 	case errors.As(err, &used):
