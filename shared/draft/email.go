@@ -2,7 +2,7 @@ package draft
 
 import "encoding/json"
 
-// Email has the fields of POST /v1/email/send. A blank text counts as omitted. The tags name rules of package rules;
+// Email has the fields of POST /v1/email/send. A blank text counts as omitted, except for fields that select how the email is sent. The tags name rules of package rules;
 // New checks the other rules, such as that recipient.email equals to.
 type Email struct {
 	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
@@ -18,8 +18,8 @@ type Email struct {
 	Tags      []string          `json:"tags,omitempty" validate:"entries=5,dive,omitempty,max=64,printable"`
 	Recipient *Recipient        `json:"recipient,omitempty" validate:"required"`
 	Priority  *int              `json:"priority,omitempty" validate:"omitnil,min=1,max=10"`
-	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
-	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
+	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp" blank:"refused"`
+	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once" blank:"refused"`
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
 	// Attachments has at most 10 elements. The api checks and stores their contents.
 	Attachments []Attachment `json:"attachments,omitempty" most:"10"`

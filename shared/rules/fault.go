@@ -29,6 +29,9 @@ const (
 	CodeTooMany        = "TOO_MANY"
 )
 
+// LeaveOut is the fault of a blank value where it would select a default that the client may not mean.
+const LeaveOut = "must not be blank: leave it out"
+
 // Faults collects the errors of a request: one per field, except for those added by AddEach.
 type Faults []Fault
 

@@ -259,7 +259,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// Blank fields count as missing, an address gets one copy, and headers may contain what SES accepts.
+// Blank fields of the content count as missing, an address gets one copy, and headers may contain what SES accepts.
 func TestSend_BlankAndTwice(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -268,7 +268,7 @@ func TestSend_BlankAndTwice(t *testing.T) {
 		s := g.stored(t, g.accept(t, "\ufeff"+emailBody(func(f fields) {
 			maps.Copy(f, fields{
 				"cc": []string{"ANA@example.com", blank, "eva@example.com"}, "bcc": []string{"Eva@EXAMPLE.com", "rui@example.com", "rui@example.com"},
-				"html": "\ufeff<p>Olá</p>", "text": blank, "replyTo": blank, "from": blank, "sendAt": blank, "delivery": blank,
+				"html": "\ufeff<p>Olá</p>", "text": blank, "replyTo": blank, "from": blank,
 				"tags": []string{blank, "a"}, "headers": fields{"X-A": blank, long: strings.Repeat("a", 870), "Y": strings.Repeat("b", 995)},
 				"recipient": fields{
 					"recipientId": blank, "externalId": "C-1", "cpfCnpj": "529\u2011982–247\u00a0\u221225", "cpfCnpjHash": blank, "razaoSocial": blank, "nome": blank,

@@ -252,7 +252,7 @@ func TestTemplates_OtherCompanyAndScopes(t *testing.T) {
 	g := start(t, nil)
 	g.invoiceTemplate(t, "", "Invoice {{number}}")
 	other := g.newKey(t, g.Database.Company(t), nil)
-	for path, method := range map[string]string{"/invoice": http.MethodGet, "/invoice/versions/1": http.MethodGet, "/invoice?locale=": http.MethodDelete} {
+	for path, method := range map[string]string{"/invoice": http.MethodGet, "/invoice/versions/1": http.MethodGet, "/invoice?locale=pt": http.MethodDelete} {
 		if r := g.do(t, call{Method: method, Path: "/v1/templates" + path, Key: other.String()}); r.Status != http.StatusNotFound {
 			t.Errorf("%s %s of another company: %d %s", method, path, r.Status, r.Body)
 		}

@@ -46,6 +46,7 @@ type part struct {
 	maxBytes int
 	list     bool // may be repeated, and holds several values with commas between them
 	verbatim bool // space around the value is part of it
+	control  bool // it selects what happens, so a blank one is refused: without it, a mailing would be sent at once, for real
 }
 
 // partOf returns the description of a part other than the file.
@@ -61,7 +62,9 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartAutoText, PartTemplate, PartLocale, PartVersion, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
+	case PartSendAt, PartAutoText, PartVersion, PartDelivery, PartDryRun, PartStart, PartEmpty:
+		return part{maxBytes: 64, control: true}, true
+	case PartTemplate, PartLocale, PartEncoding, PartDelimiter:
 		return part{maxBytes: 64}, true // a template's name is that long
 	}
 	return part{}, false
@@ -85,7 +88,7 @@ const CodeEncodedPart = "ENCODED_PART"
 // ErrMalformed: the body is not a multipart form, or has more than 64 parts.
 var ErrMalformed = errors.New("is not a multipart/form-data body, or has too many parts")
 
-// Form holds the values of a form. A blank part counts as missing.
+// Form holds the values of a form. A blank part counts as missing, or is a fault.
 type Form struct {
 	Values   map[string]string
 	Lists    map[string][]string
@@ -213,6 +216,9 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	case strings.Contains(value, "\x00"):
 		f.fault(name, rules.CodeBadCharacter, "contains the character U+0000")
 	case email.IsBlank(value):
+		if known.control {
+			f.fault(name, rules.CodeRequired, rules.LeaveOut)
+		}
 	case known.list:
 		for word := range strings.SplitSeq(value, ",") {
 			if word = trimmed(word); !email.IsBlank(word) {

@@ -72,7 +72,7 @@ func TestReadForm_Faults(t *testing.T) {
 	form, _, err := readForm(t, 0,
 		field{name: "subject", value: "a"}, field{name: "subject", value: "b"}, field{name: "assunto", value: "x"},
 		field{name: "html", value: strings.Repeat("x", 512<<10+1)}, field{name: "text", value: "\xff"}, field{name: "name", value: "a\x00b"},
-		field{name: "delivery", value: ""}, field{name: "delivery", value: "at_most_once"},
+		field{name: "encoding", value: ""}, field{name: "encoding", value: "utf-8"}, field{name: "delivery", value: ""},
 		field{name: "file", filename: "a.csv", value: "x"}, field{name: "file", filename: "b.csv", value: "y"},
 		field{name: "evil\r\nX: y", value: "z"}, field{name: strings.Repeat("n", 1000), value: "z"})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestReadForm_Faults(t *testing.T) {
 	}
 	want := map[string]string{
 		"subject": "DUPLICATE_FIELD", "assunto": "UNKNOWN_FIELD", "html": "TOO_LONG", "text": "BAD_CHARACTER", "name": "BAD_CHARACTER",
-		"delivery": "DUPLICATE_FIELD", "file": "DUPLICATE_FIELD", "(unnamed)": "UNKNOWN_FIELD",
+		"delivery": "REQUIRED", "encoding": "DUPLICATE_FIELD", "file": "DUPLICATE_FIELD", "(unnamed)": "UNKNOWN_FIELD",
 	}
 	for name := range got {
 		if strings.ContainsAny(name, "\r\n") || len(name) > 100 {

@@ -182,7 +182,7 @@ func (d *decoder) object(s *shape, text string, into reflect.Value) {
 				}
 				d.value(f.shape, value, into.Field(f.index))
 				if f.refusesBlank && len(d.faults) == known && into.Field(f.index).IsZero() {
-					d.fault(rules.CodeRequired, "must not be blank: leave it out")
+					d.fault(rules.CodeRequired, rules.LeaveOut)
 				}
 			}
 		})

@@ -59,7 +59,7 @@ const targetRule = "oneof=email:send mailing.process recipients.upsert"
 
 // List handles GET /v1/dead-letters.
 func (h *Handlers) List(c *gin.Context) error {
-	wanted, err := readQuery(c.Request.URL.RawQuery, h.rules)
+	wanted, err := readQuery(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ type letterCursor struct {
 	ID uuid.UUID `json:"i"`
 }
 
-func readQuery(raw string, checks *rules.Rules) (deadletter.LetterQuery, error) {
-	q, err := query.Open(raw, checks)
+func readQuery(r *http.Request, checks *rules.Rules) (deadletter.LetterQuery, error) {
+	q, err := query.Open(r, checks)
 	if err != nil {
 		return deadletter.LetterQuery{}, err
 	}

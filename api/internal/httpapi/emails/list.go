@@ -22,7 +22,7 @@ type listPage struct {
 
 // List handles GET /v1/emails.
 func (h *Handlers) List(c *gin.Context) error {
-	filter, err := readFilter(c.Request.URL.RawQuery, h.rules)
+	filter, err := readFilter(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (h *Handlers) List(c *gin.Context) error {
 const deliveryRule = "oneof=pending delayed delivered rejected bounced complained"
 
 // readFilter parses the query string of a search.
-func readFilter(raw string, checks *rules.Rules) (emailstore.Filter, error) {
-	q, err := query.Open(raw, checks)
+func readFilter(r *http.Request, checks *rules.Rules) (emailstore.Filter, error) {
+	q, err := query.Open(r, checks)
 	if err != nil {
 		return emailstore.Filter{}, err
 	}

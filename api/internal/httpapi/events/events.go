@@ -70,7 +70,7 @@ type eventRequest struct {
 
 // List handles GET /v1/events. If there is no event behind the cursor, it waits for one as long as the request asks.
 func (h *Handlers) List(c *gin.Context) error {
-	r, err := readRequest(c.Request.URL.RawQuery, h.rules)
+	r, err := readRequest(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -147,8 +147,8 @@ func feedEventOf(e event.Event) feedEvent {
 	return shown
 }
 
-func readRequest(raw string, checks *rules.Rules) (eventRequest, error) {
-	q, err := query.Open(raw, checks)
+func readRequest(from *http.Request, checks *rules.Rules) (eventRequest, error) {
+	q, err := query.Open(from, checks)
 	if err != nil {
 		return eventRequest{}, err
 	}

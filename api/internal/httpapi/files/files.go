@@ -72,7 +72,7 @@ func (h *Handlers) Upload(c *gin.Context) error {
 
 // List handles GET /v1/files: the newest files first.
 func (h *Handlers) List(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return err
 	}

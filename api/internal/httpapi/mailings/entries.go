@@ -45,7 +45,7 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	q, err := query.Open(c.Request.URL.RawQuery, h.Rules)
+	q, err := query.Open(c.Request, h.Rules)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ type listPage struct {
 
 // List handles GET /mailings: the newest mailings first.
 func (h *Handlers) List(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.Rules)
+	q, err := query.Open(c.Request, h.Rules)
 	if err != nil {
 		return err
 	}

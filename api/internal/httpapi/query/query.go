@@ -37,19 +37,20 @@ var malformed = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_
 // Query parses a query string. Each method reads one parameter; Close reports all invalid and
 // unknown parameters.
 type Query struct {
-	rules  *rules.Rules
-	values url.Values
-	read   []string // the names read so far
-	Faults rules.Faults
+	rules   *rules.Rules
+	values  url.Values
+	changes bool     // the request changes something
+	read    []string // the names read so far
+	Faults  rules.Faults
 }
 
-// Open parses a query string.
-func Open(raw string, checks *rules.Rules) (*Query, error) {
-	values, err := url.ParseQuery(raw)
+// Open parses the query string of a request.
+func Open(r *http.Request, checks *rules.Rules) (*Query, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, malformed
 	}
-	return &Query{rules: checks, values: values}, nil
+	return &Query{rules: checks, values: values, changes: r.Method != http.MethodGet}, nil
 }
 
 // Refuse refuses query parameters for routes that read none and send, start or create something: ?dryRun=true must not be
@@ -85,8 +86,8 @@ func (q *Query) Close() error {
 	return nil
 }
 
-// Get returns the parameter's only value, "" if there is none. A blank one counts as missing,
-// like a blank field.
+// Get returns the parameter's only value, "" if there is none. A blank one counts as missing in a search. Of a request that
+// changes something it is refused: without its filter, DELETE would delete more than the client means.
 func (q *Query) Get(name string) (string, bool) {
 	q.read = append(q.read, name)
 	values, given := q.values[name]
@@ -97,6 +98,9 @@ func (q *Query) Get(name string) (string, bool) {
 		q.Faults.Add(name, "DUPLICATE_PARAMETER", "appears twice")
 		return "", false
 	case email.IsBlank(values[0]):
+		if q.changes {
+			q.Faults.Add(name, rules.CodeRequired, rules.LeaveOut)
+		}
 		return "", false
 	case !utf8.ValidString(values[0]):
 		q.Faults.Add(name, rules.CodeBadCharacter, "must be UTF-8")
@@ -119,6 +123,13 @@ func (q *Query) Text(name, rule string) string {
 		return ""
 	}
 	return value
+}
+
+// Require requires a parameter, before it is read.
+func (q *Query) Require(name string) {
+	if email.IsBlank(q.values.Get(name)) {
+		q.Faults.Add(name, rules.CodeRequired, "is required")
+	}
 }
 
 // Needs requires other if name is given.

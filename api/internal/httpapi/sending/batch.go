@@ -98,7 +98,7 @@ func (h *Handlers) SendBatch(c *gin.Context) error {
 
 // batchMode reads the parameter mode.
 func (h *Handlers) batchMode(c *gin.Context) (partial bool, err error) {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return false, err
 	}

@@ -22,7 +22,7 @@ import (
 // addRequest is the body of POST /v1/suppressions.
 type addRequest struct {
 	Address string  `json:"address" validate:"required,address"`
-	Reason  *string `json:"reason" validate:"omitnil,oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"`
+	Reason  *string `json:"reason" validate:"omitnil,oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL" blank:"refused"`
 	Note    *string `json:"note" validate:"omitnil,min=1,max=200,line"`
 }
 
@@ -64,14 +64,12 @@ func (h *Handlers) Add(c *gin.Context) error {
 
 // Remove removes the suppressions of an address, or the one with the given reason.
 func (h *Handlers) Remove(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
+	q.Require("address")
 	address, reason := q.Address("address"), q.Text("reason", reasonRule)
-	if address == "" && !q.Faults.Has("address") {
-		q.Faults.Add("address", "REQUIRED", "is required")
-	}
 	if err := q.Close(); err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ const reasonRule = "oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"
 
 // List handles GET /v1/suppressions.
 func (h *Handlers) List(c *gin.Context) error {
-	filter, err := readFilter(c.Request.URL.RawQuery, h.rules)
+	filter, err := readFilter(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -124,8 +122,8 @@ type suppressionCursor struct {
 	CreatedAt *time.Time `json:"t,omitempty"`
 }
 
-func readFilter(raw string, checks *rules.Rules) (suppression.Filter, error) {
-	q, err := query.Open(raw, checks)
+func readFilter(r *http.Request, checks *rules.Rules) (suppression.Filter, error) {
+	q, err := query.Open(r, checks)
 	if err != nil {
 		return suppression.Filter{}, err
 	}

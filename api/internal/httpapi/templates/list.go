@@ -35,7 +35,7 @@ func summariesOf(found []templatestore.Summary) []summary {
 
 // List handles GET /v1/templates.
 func (h *Handlers) List(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return err
 	}

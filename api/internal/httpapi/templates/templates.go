@@ -31,7 +31,7 @@ const versionMemory = 4 << 20
 // createRequest is the body of POST /v1/templates.
 type createRequest struct {
 	Name      string     `json:"name" validate:"required"`
-	Locale    *string    `json:"locale"`
+	Locale    *string    `json:"locale" blank:"refused"`
 	Subject   string     `json:"subject"`
 	HTML      string     `json:"html"`
 	Text      string     `json:"text"`
@@ -155,7 +155,7 @@ func (h *Handlers) templateID(c *gin.Context) (templatestore.ID, error) {
 	if err != nil {
 		return templatestore.ID{}, err
 	}
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return templatestore.ID{}, err
 	}
@@ -182,7 +182,7 @@ func (h *Handlers) ShowVersion(c *gin.Context) error {
 // publishRequest is the body of POST /v1/templates/{name}/publish.
 type publishRequest struct {
 	Version int     `json:"version" validate:"required,min=1"`
-	Locale  *string `json:"locale"`
+	Locale  *string `json:"locale" blank:"refused"`
 }
 
 // Publish is idempotent.

@@ -56,7 +56,7 @@ func cells(date string, c usage.Counts) []string {
 
 // Show returns what the company used in a month, as JSON or CSV.
 func (h *Handlers) Show(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (h *Handlers) ListDeliveries(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
