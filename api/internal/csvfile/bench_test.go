@@ -26,6 +26,7 @@ func list(rows int, format string) string {
 const (
 	plainRow  = "João Conceição da Silva %d;joao.silva.%d@exemplo.com.br;529.982.247-25;Silva Comércio Ltda;São Paulo;PROMO%d;31/12/2026\n"
 	quotedRow = "\"João Conceição da Silva %d\";\"joao.silva.%d@exemplo.com.br\";\"529.982.247-25\";\"Silva \"\"Bom\"\" Ltda\";\"São Paulo\";\"PROMO%d\";\"31/12/2026\"\n"
+	linesRow  = "João Conceição da Silva %d;joao.silva.%d@exemplo.com.br;529.982.247-25;\"Silva Comércio Ltda\nRua A; nº 3\nCentro\";São Paulo;PROMO%d;31/12/2026\n"
 )
 
 // readThrough accesses every field, as the ingestion does.
@@ -55,6 +56,7 @@ func BenchmarkReader(b *testing.B) {
 		{"plain", plain},
 		{"CRLF", strings.ReplaceAll(plain, "\n", "\r\n")},
 		{"quoted", list(rows, quotedRow)},
+		{"line breaks", list(rows, linesRow)},
 		{"windows-1252", windows1252(plain)},
 		{"utf-16", utf16(unicode.LittleEndian, unicode.UseBOM, plain)},
 	} {
@@ -82,6 +84,7 @@ func BenchmarkReader_Broken(b *testing.B) {
 		"closed on the next line": "\"João Conceição da Silva;joao.silva@exemplo.com.br;São Paulo\n",
 		"doubled to the end":      "joao.silva@exemplo.com.br;\"João \"\"Zé\"\" Silva;x\"\"\"\"y\n",
 		"never closed":            strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "a@b.co;\"João\n",
+		"closed in another row":   "\"João;joao.silva@exemplo.com.br\n" + strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "tela 12\";a@b.co\n",
 		"CR alone":                "joao.silva@exemplo.com.br;\"João Conceição da Silva;São Paulo\r",
 	} {
 		b.Run(name, func(b *testing.B) {

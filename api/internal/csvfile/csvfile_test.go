@@ -42,19 +42,22 @@ func readAll(r *csvfile.Reader) []string {
 			for i := range r.Header().Columns() {
 				fields = append(fields, string(row.Field(i)))
 			}
-			where := fmt.Sprint(row.Line)
-			if row.LastLine != row.Line {
-				where = fmt.Sprintf("%d-%d", row.Line, row.LastLine)
-			}
-			lines = append(lines, where+": "+strings.Join(fields, "|"))
+			lines = append(lines, span(row.Line, row.LastLine)+": "+strings.Join(fields, "|"))
 		case errors.As(err, &bad):
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d: %s %s", bad.Line, bad.Code, bad.Column)))
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s: %s %s", span(bad.Line, bad.LastLine), bad.Code, bad.Column)))
 		case errors.Is(err, io.EOF):
 			return lines
 		default:
 			return append(lines, ending(err))
 		}
 	}
+}
+
+func span(first, last int) string {
+	if last == first {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
 }
 
 // ending formats a file's error as "CODE" or "line 3: CODE".

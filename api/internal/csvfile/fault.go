@@ -23,6 +23,7 @@ const (
 const (
 	CodeWrongFieldCount = "WRONG_FIELD_COUNT"
 	CodeUnclosedQuote   = "UNCLOSED_QUOTE"
+	CodeRowInQuotes     = "ROW_IN_QUOTES"
 )
 
 // FileError says why a file cannot be read, or not further. Its message is for the person who uploaded
@@ -56,13 +57,19 @@ type RowError struct {
 }
 
 func (e *RowError) Error() string {
+	where := fmt.Sprintf("line %d", e.Line)
+	if e.LastLine > e.Line {
+		where = fmt.Sprintf("lines %d to %d", e.Line, e.LastLine)
+	}
 	switch e.Code {
 	case CodeUnclosedQuote:
-		return fmt.Sprintf("line %d: a quoted field is not closed", e.Line)
+		return where + ": a quoted field is not closed"
+	case CodeRowInQuotes:
+		return where + ": a quoted field contains a line that looks like a row: close the quote on its line, or remove the line breaks within the field"
 	case CodeLineTooLong:
-		return fmt.Sprintf("line %d: the line is too long", e.Line)
+		return where + ": the line is too long"
 	}
-	return fmt.Sprintf("line %d: the row has %d fields, the header has %d", e.Line, e.Fields, e.Want)
+	return fmt.Sprintf("%s: the row has %d fields, the header has %d", where, e.Fields, e.Want)
 }
 
 // quoted formats a column name for a message, truncated to 40 characters.

@@ -28,6 +28,7 @@ func FuzzReader(f *testing.F) {
 		"email|a|b\ra@b.co|\"x\" y|\"\"z\rb@b.co|1|2|3\r",
 		"email\tnome\n\n\x1a",
 		"=\"email\";nome\n=\"a@b.co\";\"=\"\"Zé\"\"\"\n=\"\";=\"x;=y\"\n",
+		"nome;email;obs\n\"Ana;a@b.co;x\nBia;b@b.co;y\ntela 12\";c@b.co;z\n",
 		"email;nome\nx;\"" + strings.Repeat("a\n", 40) + "\nb;c\n",
 		windows1252("e-mail;razão social\na@b.co;Açaí “Bom”\n"),
 		utf16(xunicode.LittleEndian, xunicode.UseBOM, "email\tnome\r\na@b.co\t\"Zé\r\nBia\"\r\n"),
@@ -95,6 +96,7 @@ func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 		switch {
 		case err == nil:
 			claim(row.Line, row.LastLine)
+			checkCells(t, r, row, lines)
 			checkRow(t, r, row, strings.Join(lines[row.Line-1:row.LastLine], "\n"), lineBytes)
 		case errors.As(err, &bad):
 			claim(bad.Line, bad.LastLine)
@@ -143,6 +145,23 @@ func checkRow(t *testing.T, r *csvfile.Reader, row csvfile.Row, raw string, line
 	}
 	if len(raw) > lineBytes+strings.Count(raw, "\n")+1 {
 		t.Fatalf("line %d: a row of %d bytes", row.Line, len(raw))
+	}
+}
+
+// checkCells looks for rows among the lines within the cells of a row.
+func checkCells(t *testing.T, r *csvfile.Reader, row csvfile.Row, lines []string) {
+	t.Helper()
+	trim := func(text string) string {
+		return strings.TrimFunc(text, func(r rune) bool { return email.IsInvisible(r) || r == 0x1a })
+	}
+	for n := row.Line + 1; n < row.LastLine; n++ {
+		fields := strings.Split(lines[n-1], string(rune(r.Delimiter())))
+		if strings.Contains(lines[n-1], `"`) || len(fields) < len(r.Header().Columns()) || len(fields) > r.Physical() {
+			continue
+		}
+		if address := trim(fields[r.Header().Email]); strings.Index(address, "@") > 0 && !strings.Contains(address, " ") {
+			t.Fatalf("line %d is a row, and text of the row in line %d: %q", n, row.Line, lines[n-1])
+		}
 	}
 }
 

@@ -78,6 +78,9 @@ func (t *tokenizer) quotedField(open, horizon int) (int, outcome) {
 	if v := t.within(i, horizon); v != found {
 		return i, v
 	}
+	if crossing {
+		t.cells = append(t.cells, cell{t.count, open + 1, closing})
+	}
 	t.field(open+1, closing, escaped)
 	return i, found
 }

@@ -142,7 +142,7 @@ func (r *Reader) readHeader() error {
 	case v == overlong:
 		return &FileError{Code: CodeLineTooLong, Line: line, Message: fmt.Sprintf(
 			"the line is longer than %d bytes: is the file CSV?", r.limits.LineBytes)}
-	case v == unclosed:
+	case v == unclosed, r.t.hasAddress():
 		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must contain the column names, but a quote in it is not closed"}
 	case r.t.filled > r.limits.Columns:
 		return &FileError{Code: CodeTooManyColumns, Line: line, Message: fmt.Sprintf(
@@ -213,6 +213,8 @@ func (r *Reader) fault(v outcome) (code, column string) {
 	switch {
 	case v == unclosed:
 		return CodeUnclosedQuote, r.columnName(r.t.count)
+	case v == doubtful:
+		return CodeRowInQuotes, r.columnName(r.t.count)
 	case v == overlong:
 		return CodeLineTooLong, ""
 	case r.t.filled > r.physical:
@@ -223,6 +225,12 @@ func (r *Reader) fault(v outcome) (code, column string) {
 		return CodeWrongFieldCount, r.columnName(r.t.count)
 	}
 	return "", ""
+}
+
+// shape returns what the rows so far look like.
+func (r *Reader) shape() rowShape {
+	all := len(r.header.names)
+	return rowShape{address: r.header.Email, reach: max(r.header.Email+1, min(all, 2)), usual: r.usual.least(all), most: r.physical}
 }
 
 func (r *Reader) columnName(i int) string {
@@ -265,6 +273,9 @@ func (r *Reader) record() (line int, v outcome, err error) {
 			continue
 		case overlong:
 			return line, v, nil
+		}
+		if v == found && r.header != nil {
+			v = r.t.checkCells(r.shape())
 		}
 		text := r.t.buf[r.t.pos:r.t.stop]
 		if bytes.IndexByte(text, 0) >= 0 {

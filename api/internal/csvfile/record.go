@@ -11,6 +11,7 @@ type span struct {
 // record is one row in the window.
 type record struct {
 	fields []span // the first keep fields
+	cells  []cell // fields with line breaks
 	count  int    // number of all fields
 	filled int    // number of the last non-empty field; 0 for a blank row
 	stop   int    // end of its text
@@ -26,7 +27,8 @@ type outcome int
 const (
 	found    outcome = iota
 	short            // the window ends before the record
-	unclosed         // a quote is not closed; next is the second line of the record
+	unclosed         // a quote is not closed: count is the number of its field, next is the second line of the record
+	doubtful         // a cell, field count, may be one, or contain other rows
 	overlong         // the physical line is longer than the limit
 )
 
@@ -42,7 +44,7 @@ type tokenizer struct {
 
 // scan parses the record at pos. Lines without a quote, nearly all, are split in place.
 func (t *tokenizer) scan() outcome {
-	t.fields, t.count, t.filled, t.lines = t.fields[:0], 0, 0, 1
+	t.fields, t.cells, t.count, t.filled, t.lines = t.fields[:0], t.cells[:0], 0, 0, 1
 	t.stray, t.open = false, false
 	stop, next, ok := t.line()
 	t.stop, t.next = stop, next

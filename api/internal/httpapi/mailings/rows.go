@@ -210,6 +210,7 @@ var codeMeanings = map[string]string{
 	mailingstore.CodeEmptyField: "the column is empty, the template has no default for it, and emptyFields is reject",
 	csvfile.CodeWrongFieldCount: "the row has more fields than the header, ends before the column of the address, or has too few fields and follows a row with a broken quote",
 	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
+	csvfile.CodeRowInQuotes:     "a quoted cell contains a line that is a row by itself: a quote is not closed, or the cell has line breaks to remove",
 	csvfile.CodeLineTooLong:     "the line is longer than 65,536 bytes",
 	email.CodeSuppressed:        "the address is suppressed",
 	email.CodeExpired:           "the deadline of the email passed before it was sent",
