@@ -1,6 +1,9 @@
 package environment
 
-import "strings"
+import (
+	"net"
+	"strings"
+)
 
 // SplitHosts returns one URL per host of a URL with several hosts, as used for clusters
 // (scheme://user:password@a:1,b:2/path): net/url and most libraries parse one host only. All other
@@ -20,4 +23,10 @@ func SplitHosts(raw string) []string {
 		urls = append(urls, scheme+"://"+rest[:host]+one+rest[end:])
 	}
 	return urls
+}
+
+// IsLocal reports whether a host name or address leads to this machine only.
+func IsLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

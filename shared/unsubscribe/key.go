@@ -6,6 +6,7 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,10 +22,21 @@ type Keys struct {
 	keys []key
 }
 
+// Fingerprints returns texts that identify the keys without revealing them, in their order: programs report them, so that
+// operators can see whether two programs have the same keys.
+func (k Keys) Fingerprints() []string {
+	all := make([]string, len(k.keys))
+	for i, one := range k.keys {
+		all[i] = one.fingerprint
+	}
+	return all
+}
+
 // key has functions instead of secrets, so that printed Keys show none.
 type key struct {
-	aead  cipher.AEAD
-	nonce func(plain []byte) []byte
+	aead        cipher.AEAD
+	nonce       func(plain []byte) []byte
+	fingerprint string
 }
 
 // Empty reports whether there is no key.
@@ -59,6 +71,10 @@ func newKey(secret []byte) (key, error) {
 	if err != nil {
 		return key{}, fmt.Errorf("derive key: %w", err)
 	}
+	fingerprint, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: fingerprint", 8)
+	if err != nil {
+		return key{}, fmt.Errorf("derive key: %w", err)
+	}
 	block, err := aes.NewCipher(encryption)
 	if err != nil {
 		return key{}, fmt.Errorf("derive key: %w", err)
@@ -70,5 +86,5 @@ func newKey(secret []byte) (key, error) {
 	if aead.NonceSize() != nonceBytes || aead.Overhead() != tagBytes {
 		return key{}, errors.New("derive key: AES-GCM has other sizes than expected")
 	}
-	return key{aead: aead, nonce: nonceFunc(nonceKey)}, nil
+	return key{aead: aead, nonce: nonceFunc(nonceKey), fingerprint: hex.EncodeToString(fingerprint)}, nil
 }

@@ -176,6 +176,15 @@ func TestKeys_Rotation(t *testing.T) {
 	}
 }
 
+// Equal keys have equal fingerprints, others have others, in the order of the keys.
+func TestKeys_Fingerprints(t *testing.T) {
+	t.Parallel()
+	one, both := keys(t, secret(1)).Fingerprints(), keys(t, secret(2)+","+secret(1)).Fingerprints()
+	if len(one) != 1 || len(both) != 2 || both[1] != one[0] || both[0] == one[0] {
+		t.Errorf("%q of one key, %q of a new one before it", one, both)
+	}
+}
+
 func TestKeys_Zero(t *testing.T) {
 	t.Parallel()
 	var none unsubscribe.Keys

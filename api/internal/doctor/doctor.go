@@ -110,9 +110,10 @@ type Health struct {
 type examination struct {
 	Inputs
 	report Report
-	server store.Server // if Postgres answers
-	bulk   bool         // RabbitMQ is used, according to this environment or a process
-	keyIDs []string     // of the api's CPF_CNPJ_KEYS, if they are set here
+	server store.Server  // if Postgres answers
+	bulk   bool          // RabbitMQ is used, according to this environment or a process
+	keyIDs []string      // of the api's CPF_CNPJ_KEYS, if they are set here
+	links  *linkSettings // of the api, if its settings are set here
 	alive  []process
 	// stopped: no email is sent, because an operator has paused all sending or the circuit breaker is open.
 	stopped bool

@@ -20,9 +20,10 @@ type processDetails struct {
 	Storage     *componentStatus `json:"storage"`
 	SES         *componentStatus `json:"ses"`
 	SESEvents   *componentStatus `json:"sesEvents"`
-	SESAccess   *sesAccess       `json:"sesAccess"` // nil for a worker of an earlier release
-	KeyIDs      *[]string        `json:"keyIds"`    // of CPF_CNPJ_KEYS; nil for dispatchers, and for a worker of an earlier release
-	Consumers   *int             `json:"consumers"` // consumers of RabbitMQ queues
+	SESAccess   *sesAccess       `json:"sesAccess"`        // nil for a worker of an earlier release
+	KeyIDs      *[]string        `json:"keyIds"`           // of CPF_CNPJ_KEYS; nil for dispatchers, and for a worker of an earlier release
+	Links       *workerLinks     `json:"unsubscribeLinks"` // nil for dispatchers, and for a worker of an earlier release
+	Consumers   *int             `json:"consumers"`        // consumers of RabbitMQ queues
 	Durability  *redisDurability `json:"redisKeeps"`
 	Connections int              `json:"connections"` // to Postgres, at most
 	// LeastConnections is how many it needs of Postgres at least; 0 for a process of an earlier release.
@@ -114,6 +115,7 @@ func (x *examination) processes(ctx context.Context) {
 	})
 	x.sesAccess(alive)
 	x.keys(ctx, alive)
+	x.unsubscribeLinks(alive)
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
 		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",

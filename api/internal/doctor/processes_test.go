@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/doctor"
+	"email-gateway/shared/unsubscribe"
 )
 
 func TestExamine_Processes(t *testing.T) {
@@ -98,6 +100,33 @@ func TestExamine_Keys(t *testing.T) {
 	wants(t, "without the key", doctor.Examine(t.Context(), p), "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-4 lacks a; worker here-5 has none.")
 	p.Environ = append(p.Environ, "CPF_CNPJ_KEYS=")
 	wants(t, "without the api's settings", doctor.Examine(t.Context(), p), "skipped settings:", "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-5 has none.")
+}
+
+// Workers whose unsubscribe links the api cannot open are named, except those of a release that does not report them.
+func TestExamine_UnsubscribeLinks(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	var keys unsubscribe.Keys
+	if err := keys.UnmarshalText([]byte(base64.StdEncoding.EncodeToString(make([]byte, 32)))); err != nil {
+		t.Fatal(err)
+	}
+	worker := func(instance, publicURL, key string) {
+		report(t, d, "worker", instance, fmt.Sprintf(`{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,
+			"unsubscribeLinks":{"publicUrl":%q,"key":%q}}`, publicURL, key))
+	}
+	const right = "https://mail.acme.example"
+	key := keys.Fingerprints()[0]
+	worker("here-3", right+"/", key)
+	wants(t, "equal", doctor.Examine(t.Context(), p))
+	worker("here-4", "http://127.0.0.1:8080", key)
+	worker("here-5", right, "another")
+	worker("here-6", "", key)
+	wants(t, "different", doctor.Examine(t.Context(), p), "warning unsubscribe: Workers have other settings for unsubscribe links: "+
+		"worker here-4 makes links to http://127.0.0.1:8080, the api has https://mail.acme.example; "+
+		"worker here-5 makes links with a key that the api does not have; worker here-6 lacks one of them and sends no mailing.")
+	p.Environ = append(p.Environ, "CPF_CNPJ_KEYS=")
+	wants(t, "without the api's settings", doctor.Examine(t.Context(), p), "skipped settings:",
+		"warning unsubscribe: Workers have other settings for unsubscribe links: worker here-6 lacks one of them and sends no mailing; the workers differ from each other")
 }
 
 // The storage has one finding, whether dispatchers, gatewayctl or both check it.

@@ -2,11 +2,11 @@ package doctor
 
 import (
 	"errors"
-	"net"
 	"net/url"
 	"strings"
 
 	"email-gateway/api/internal/config"
+	"email-gateway/shared/environment"
 )
 
 // value returns the value of a variable, "" if it is not set.
@@ -37,12 +37,13 @@ func (x *examination) settings() {
 		return
 	}
 	x.keyIDs = c.CPFCNPJKeys.IDs()
+	x.links = &linkSettings{publicURL: c.PublicURL, keys: c.UnsubscribeKeys.Fingerprints()}
 	before := len(x.report.Findings)
 	if len(c.CPFCNPJHashKey) == 0 {
 		x.add(check, Warning, "Set CPF_CNPJ_HASH_KEY before the first recipient is stored: it cannot be changed later.",
 			"Without CPF_CNPJ_HASH_KEY, anyone with access to the database can recover the CPFs from the hashes.")
 	}
-	if u, err := url.Parse(c.PublicURL); err == nil && x.bulk && local(u.Hostname()) {
+	if u, err := url.Parse(c.PublicURL); err == nil && x.bulk && environment.IsLocal(u.Hostname()) {
 		x.add(check, Warning, "Set PUBLIC_URL, for api and worker alike, to the https:// address at which recipients reach the api.",
 			"Unsubscribe links lead to %s, which other machines cannot reach.", c.PublicURL)
 	} else if err == nil && x.bulk && u.Scheme != "https" {
@@ -74,10 +75,4 @@ func faultsOf(err error) []error {
 		return all.Unwrap()
 	}
 	return []error{err}
-}
-
-// local reports whether only this machine can reach the host.
-func local(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

@@ -71,10 +71,19 @@ func (p program) reporter(s sending, consumers *consumers) *status.Reporter {
 				// Dispatchers of the previous release read concurrency, a number of emails, instead of neededMs.
 				"neededMs": needed.Milliseconds(), "concurrency": int(math.Ceil(needed.Seconds() * s.pacer.OwnRate())), "sendRate": s.pacer.Rate(), "consumers": consumers.bulk.working(),
 				maintenance.WindowFact: p.config.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.webhookDB.DB().MaxConns(), "leastConnections": 2 * store.FewestConns,
-				"sesAccess": p.sender.Access(), "keyIds": p.config.CPFCNPJKeys.IDs(),
+				"sesAccess": p.sender.Access(), "keyIds": p.config.CPFCNPJKeys.IDs(), "unsubscribeLinks": p.links(),
 			}
 		},
 	})
+}
+
+// links are the settings of unsubscribe links, which the api's have to be equal to.
+func (p program) links() map[string]string {
+	links := map[string]string{"publicUrl": p.config.PublicURL}
+	if keys := p.config.UnsubscribeKeys.Fingerprints(); len(keys) > 0 {
+		links["key"] = keys[0] // the one that encrypts
+	}
+	return links
 }
 
 // peers counts the live workers.

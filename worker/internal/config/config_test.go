@@ -97,6 +97,15 @@ func TestReadWorker_Defaults(t *testing.T) {
 	}
 }
 
+// Links to this machine are no default in production: a worker without mailings has none, and postpones their emails.
+func TestReadWorker_NoPublicURLInProduction(t *testing.T) {
+	t.Parallel()
+	got, err := config.ReadWorker([]string{database, redis, "ENVIRONMENT=production", "AWS_REGION=sa-east-1"})
+	if err != nil || got.PublicURL != "" {
+		t.Errorf("PUBLIC_URL is %q, %v; want none", got.PublicURL, err)
+	}
+}
+
 // The tags hold in words what the contract is in code.
 func TestReadWorker_TriesAndWaitsAreTheContracts(t *testing.T) {
 	t.Parallel()
@@ -229,6 +238,21 @@ func TestMistakes(t *testing.T) {
 			"no region in production", worker,
 			[]string{database, redis, "ENVIRONMENT=production", "AWS_REGION="},
 			[]string{"AWS_REGION: is required where ENVIRONMENT is production"},
+		},
+		{
+			"links to this machine in production", worker,
+			[]string{database, redis, "ENVIRONMENT=production", "AWS_REGION=sa-east-1", "PUBLIC_URL=https://127.0.0.1:8080"},
+			[]string{"PUBLIC_URL: must be an https:// URL that readers of mail reach"},
+		},
+		{
+			"links without TLS in production", worker,
+			[]string{database, redis, "ENVIRONMENT=production", "AWS_REGION=sa-east-1", "PUBLIC_URL=http://mail.acme.example"},
+			[]string{"PUBLIC_URL: must be an https:// URL that readers of mail reach"},
+		},
+		{
+			"mailings without an address for their links", worker,
+			[]string{database, redis, "ENVIRONMENT=production", "AWS_REGION=sa-east-1", "RABBITMQ_URL=amqp://mq/", unsubscribeKey},
+			[]string{"PUBLIC_URL: is required where RABBITMQ_URL is set and ENVIRONMENT is production"},
 		},
 		{
 			"mailings without a key for their links", worker,

@@ -68,6 +68,7 @@ func ReadWorker(environ []string) (Worker, error) {
 	w.Process.check(&f)
 	w.Recovery.check(&f)
 	w.Webhooks.check(&f)
+	w.setPublicURL(&f, environment.IsProduction(w.Environment))
 	if w.RabbitMQURL != "" {
 		w.Mailings.check(&f)
 		w.checkRecipients(&f)

@@ -31,6 +31,17 @@ type Links struct {
 	PublicURL string
 }
 
+// missing returns the name of the setting without which no link can be made, or "".
+func (l Links) missing() string {
+	switch {
+	case l.Keys.Empty():
+		return "UNSUBSCRIBE_KEY"
+	case l.PublicURL == "":
+		return "PUBLIC_URL"
+	}
+	return ""
+}
+
 // of returns the link of the email's recipient for the mailing.
 func (l Links) of(a *attempt, mailing uuid.UUID) string {
 	return unsubscribe.URL(l.PublicURL, l.Keys.Seal(unsubscribe.Link{Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To}))
@@ -78,20 +89,20 @@ func (p *Pipeline) addLink(ctx context.Context, log *slog.Logger, a *attempt) (d
 	if !ok {
 		return false, nil
 	}
-	if p.Links.Keys.Empty() {
-		return true, p.withoutLink(ctx, log, a)
+	if setting := p.Links.missing(); setting != "" {
+		return true, p.withoutLink(ctx, log, a, setting)
 	}
 	a.link = p.Links.of(a, mailing)
 	return false, nil
 }
 
-// withoutLink postpones a mailing's email, for which the worker has no key. The setting is not required without RABBITMQ_URL,
-// because an installation without RabbitMQ has no mailings; one with RabbitMQ may have a worker without both.
-func (p *Pipeline) withoutLink(ctx context.Context, log *slog.Logger, a *attempt) error {
-	if omitted, ok := p.waiting.Allow("UNSUBSCRIBE_KEY"); ok {
-		log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String(), "omitted", omitted)
+// withoutLink postpones a mailing's email, whose link the worker cannot make. Its settings are not required without RABBITMQ_URL,
+// because an installation without RabbitMQ has no mailings; one with RabbitMQ may have a worker without them.
+func (p *Pipeline) withoutLink(ctx context.Context, log *slog.Logger, a *attempt, setting string) error {
+	if omitted, ok := p.waiting.Allow(setting); ok {
+		log.Warn("unsubscribe links need a setting: emails of mailings wait for it", "setting", setting, "delay", linkDelay.String(), "omitted", omitted)
 	}
-	return p.postponer.postpone(ctx, a, keyDelay)
+	return p.postponer.postpone(ctx, a, linkDelay)
 }
 
 // loadBody makes the body of a mailing's email, or reads a body that was too large to be loaded with the email.

@@ -89,11 +89,14 @@ func TestMailing_RenderedAtSend(t *testing.T) {
 	}
 }
 
-// The job of a mailing's test email names the mailing. Its unsubscribe link is made when it is sent, and it waits for the key.
+// The job of a mailing's test email names the mailing. Its unsubscribe link is made when it is sent, and it waits for the settings
+// that the link needs.
 func TestMailing_TestEmail(t *testing.T) {
 	t.Parallel()
 	mailing := uuid.Must(uuid.NewV7())
-	for name, keys := range map[string]pipeline.Links{"with a key": links(t), "without": {}} {
+	for name, keys := range map[string]pipeline.Links{
+		"with both": links(t), "without a key": {PublicURL: "https://mail.acme.example"}, "without an address": {Keys: links(t).Keys},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(p *pipeline.Params) { p.Links = keys })
@@ -105,7 +108,7 @@ func TestMailing_TestEmail(t *testing.T) {
 			if err := b.handle(t, id); err != nil {
 				t.Fatal(err)
 			}
-			if keys.Keys.Empty() {
+			if keys.Keys.Empty() || keys.PublicURL == "" {
 				b.expect(t, id, email.Pending, 0, 0)
 				return
 			}

@@ -34,7 +34,7 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no key of links": {"", nil, "UNSUBSCRIBE_KEY is not set: emails of mailings wait for it"},
+		"no key of links": {"", nil, "unsubscribe links need a setting: emails of mailings wait for it"},
 		"no key of files": {
 			`UPDATE email_outbox SET attachments = 1`, fmt.Errorf("%w: %w", attachment.ErrUnavailable, keyring.ErrNoKey),
 			"CPF_CNPJ_KEYS lacks the key of attachments: their emails wait for it",

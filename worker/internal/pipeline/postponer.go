@@ -22,9 +22,9 @@ const (
 	// faultDelay is how long an email waits in the outbox after its task failed more than once with
 	// an internal error.
 	faultDelay = 30 * time.Second
-	// keyDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY: a
+	// linkDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY or PUBLIC_URL: a
 	// mailing is not sent without an unsubscribe link.
-	keyDelay = time.Minute
+	linkDelay = time.Minute
 	// longAgo is the age of a task from which on a returned email needs a wake-up: dispatchers poll
 	// a lane for a minute after they took from it, and their clock may differ from ours. Emails due
 	// after foundAfter need none: all lanes are listed that often.

@@ -42,8 +42,9 @@ at STORAGE_URL.
 
 Of dispatcher and worker it sees only what they report, not their settings. They validate
 their environment when they start, and exit with a message that names an invalid variable.
-Settings that several programs must share (UNSUBSCRIBE_KEY, PUBLIC_URL) are not compared. A
-program whose STORAGE_URL names another storage than the api's reports it as unreachable.
+With the api's settings it compares PUBLIC_URL, UNSUBSCRIBE_KEY and CPF_CNPJ_KEYS with what
+the workers report. A program whose STORAGE_URL names another storage than the api's reports
+it as unreachable.
 
 The exit code is 1 if a check fails; warnings do not change it.`,
 		Example: "  gatewayctl doctor\n  docker compose run --rm gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
