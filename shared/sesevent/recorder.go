@@ -23,7 +23,7 @@ type Result string
 const (
 	Applied   Result = "applied"
 	Repeated  Result = "repeated"  // received before
-	Unmatched Result = "unmatched" // not about an attempt of this installation
+	Unmatched Result = "unmatched" // not about an email of this installation
 	Ignored   Result = "ignored"   // not an SES event
 	Refused   Result = "refused"   // over SNS: no message of a topic of ours, or one that could not be verified
 	Poison    Result = "poison"    // of a queue: malformed, or refused by the database; it is left in the queue

@@ -217,9 +217,9 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 		}}
 	})
 	foreign := bounce
-	foreign.NotificationID, foreign.AttemptID = uuid.NewString(), uuid.New()
+	foreign.NotificationID, foreign.CompanyID = uuid.NewString(), uuid.New()
 	recordFeedback(t, d, foreign)
-	check("a bounce of another attempt", "pending")
+	check("a bounce of another company's email", "pending")
 	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	check("a delivery", "delivered")
 	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {

@@ -26,7 +26,6 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.FailedOf(id, token))
 	before := story(t, d, id)
 	for name, change := range map[string]func(*feedback.Feedback){
-		"another attempt": func(f *feedback.Feedback) { f.AttemptID = uuid.New() },
 		"another email":   func(f *feedback.Feedback) { f.OutboxID = uuid.New() },
 		"another company": func(f *feedback.Feedback) { f.CompanyID = stranger },
 		"no tags":         func(f *feedback.Feedback) { f.OutboxID, f.AttemptID, f.CompanyID = uuid.Nil, uuid.Nil, uuid.Nil },

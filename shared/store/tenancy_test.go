@@ -26,7 +26,7 @@ const (
 	byListedIDs   = "ids that a statement before it listed for the company, and the company's rows alone"
 	byFoundLetter = "the dead letter was found by id and company (findLetterSQL), and by its id, outbox id or mailing is what it is about"
 	byCompanyLane = "a lane is one company's, and the lane is asked for by company_id"
-	byAttempt     = "SES names the email and the attempt; without a log of the company that the notification names, and a step of that attempt, nothing is changed"
+	bySESTags     = "SES names the email and its company; without an email of this id and company, nothing is changed"
 	byRecipientID = "a recipient's id is made from its company's id (RecipientID), and only whether there is one is asked; email_gateway_mark_intake runs before each insert"
 	byKey         = "the status of the email that the company's own key names (outbox_aggregates, which is asked for company_id)"
 	workersOnly   = "a worker runs it, for the email of its task; the api has a field of the method's name"
@@ -87,18 +87,18 @@ var acrossCompanies = map[string]string{
 	"emails.searchIDsSQL: email_outbox email_outbox":                       byCompanyLane,
 	"emails.taggedIDsSQL: email_outbox email_outbox":                       byCompanyLane,
 	"emails.waitingIDsSQL: email_outbox email_outbox":                      byCompanyLane,
-	"sql.ReadFeedback: dispatch_lanes lane":                                byAttempt,
+	"sql.ReadFeedback: dispatch_lanes lane":                                bySESTags,
 	"outbox.sentIDSQL: email_logs email_logs":                              workersOnly,
-	"sql.TakeFeedback: email_logs email_logs":                              byAttempt,
-	"sql.TakeFeedback: email_outbox o":                                     byAttempt,
-	"sql.ReadFeedback: email_logs email_logs":                              byAttempt,
-	"sql.TakeFreeFeedback: email_logs email_logs":                          byAttempt,
-	"sql.TakeFreeFeedback: email_logs l":                                   byAttempt,
-	"sql.TakeFreeFeedback: email_outbox o":                                 byAttempt,
-	"sql.ReadFeedback: email_outbox o":                                     byAttempt,
-	"sql.AppendFeedback: email_logs email_logs":                            byAttempt,
-	"sql.AppendFeedback: email_logs l":                                     byAttempt,
-	"sql.AppendFeedback: email_outbox o":                                   byAttempt,
+	"sql.TakeFeedback: email_logs email_logs":                              bySESTags,
+	"sql.TakeFeedback: email_outbox o":                                     bySESTags,
+	"sql.ReadFeedback: email_logs email_logs":                              bySESTags,
+	"sql.TakeFreeFeedback: email_logs email_logs":                          bySESTags,
+	"sql.TakeFreeFeedback: email_logs l":                                   bySESTags,
+	"sql.TakeFreeFeedback: email_outbox o":                                 bySESTags,
+	"sql.ReadFeedback: email_outbox o":                                     bySESTags,
+	"sql.AppendFeedback: email_logs email_logs":                            bySESTags,
+	"sql.AppendFeedback: email_logs l":                                     bySESTags,
+	"sql.AppendFeedback: email_outbox o":                                   bySESTags,
 	"deadletter.countAllLettersSQL: dead_letters dead_letters":             operatorsOnly,
 	"installation.compareSQL: stored_files f":                              byNoRoute,
 	"installation.compareSQL: stored_files listed":                         byNoRoute,
@@ -275,10 +275,10 @@ const (
 )
 
 var functionsAcrossCompanies = map[string]string{
-	"email_gateway_record_delivery: email_logs l":            byAttempt,
-	"email_gateway_record_delivery: email_outbox o":          byAttempt,
-	"email_gateway_record_reputation: email_logs l":          byAttempt,
-	"email_gateway_record_reputation: email_outbox o":        byAttempt, // of the other trigger of the same statement
+	"email_gateway_record_delivery: email_logs l":            bySESTags,
+	"email_gateway_record_delivery: email_outbox o":          bySESTags,
+	"email_gateway_record_reputation: email_logs l":          bySESTags,
+	"email_gateway_record_reputation: email_outbox o":        bySESTags, // of the other trigger of the same statement
 	"email_gateway_take_key: email_outbox o":                 byKey,
 	"email_gateway_take_key: email_logs l":                   byKey,
 	"email_gateway_mark_intake: recipients r":                byRecipientID,

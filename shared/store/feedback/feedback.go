@@ -42,8 +42,8 @@ type Feedback struct {
 
 // Result is the effect of a Feedback.
 type Result struct {
-	// Repeated: the notification was recorded before; nothing was changed. Unmatched: the attempt is
-	// unknown; the notification was recorded but not applied.
+	// Repeated: the notification was recorded before; nothing was changed. Unmatched: the company has no
+	// such email; the notification was recorded but not applied.
 	Repeated, Unmatched bool
 	// PreviousStatus is the email's status before.
 	PreviousStatus email.Status
@@ -66,9 +66,10 @@ const (
 	maxEvents       = 300
 )
 
-// RecordFeedback records a notification and applies it, in one commit. If the notification names a
-// known attempt, the provider has accepted the email: RecordFeedback makes the email SENT, whatever
-// its status is, adds the event to the timeline, even if the outbox row is purged, and suppresses
+// RecordFeedback records a notification and applies it, in one commit. If the notification names an
+// email and its company, the provider has accepted the email: RecordFeedback makes the email SENT, whatever
+// its status is, also if no row of this database has the attempt (the claim is lost after the promotion of a standby that
+// had not received it), adds the event to the timeline, even if the outbox row is purged, and suppresses
 // addresses. It is idempotent, also for concurrent calls with the same notification.
 //
 // Notifications that arrive at the same time are recorded in groups, in which companies take turns. One that suppresses

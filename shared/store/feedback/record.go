@@ -57,8 +57,8 @@ func (s *Store) recordOne(ctx context.Context, f Feedback) (recorded, error) {
 	return results[0], nil
 }
 
-// record takes the notifications that are new with a statement, applies those that name a known attempt, and returns the
-// results in order.
+// record takes the notifications that are new with a statement, applies those that name an email of their company, and returns
+// the results in order.
 func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all []Feedback, wait time.Duration) ([]recorded, error) {
 	results, err := takeAll(ctx, tx, take, all)
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 		if results[i].locked || r.Repeated {
 			continue
 		}
-		found := subjects[f.OutboxID]
-		if r.Unmatched = !found.Attempted; r.Unmatched {
+		found, exists := subjects[f.OutboxID]
+		if r.Unmatched = !exists; r.Unmatched {
 			continue
 		}
 		applied = append(applied, f)

@@ -28,8 +28,6 @@ type subject struct {
 	Reported int `db:"reported"`
 	// OutcomeUnknown: the outcome of an attempt was unknown before this notification.
 	OutcomeUnknown bool `db:"outcome_unknown"`
-	// Attempted: the timeline contains the attempt.
-	Attempted bool `db:"attempted"`
 	// EventRecorded: the timeline contains the event already, from another notification, maybe without addresses.
 	EventRecorded bool `db:"told"`
 	// DuplicateRecorded: the timeline already records the message id as another acceptance.
@@ -48,7 +46,6 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	Columns: []pg.Column[Feedback]{
 		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
 		pg.Each("company_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.CompanyID }),
-		pg.Each("attempt_id", "text", pg.Texts, func(f *Feedback) string { return f.AttemptID.String() }),
 		pg.Each("event", "text", pg.Texts, func(f *Feedback) string { return string(f.Event) }),
 		pg.Each("metadata", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.metadata }),
 		pg.Each("stored", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.withoutAddresses() }),
@@ -56,7 +53,7 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	},
 }
 
-// readAll reads the emails of the notifications that are new.
+// readAll reads the emails of the notifications that are new. It leaves out those that do not exist, or are another company's.
 func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, results []recorded) (map[uuid.UUID]subject, error) {
 	var fresh []Feedback
 	for i, f := range all {

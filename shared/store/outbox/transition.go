@@ -26,10 +26,11 @@ const (
 	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own token. A refusal (FAILED or
 	// RETRY_SCHEDULED, outcome known) is also applied to OUTCOME_UNKNOWN under that token: a slow worker reports the
 	// outcome late. An acceptance (SENT) is applied to every status but SENT, because the provider has accepted the
-	// email. A refusal of a stale attempt changes nothing.
+	// email; while another attempt is PROCESSING or OUTCOME_UNKNOWN, the email becomes a possible duplicate. A refusal of
+	// a stale attempt changes nothing.
 	GuardAttempt Guard = "attempt"
-	// GuardFeedback is feedback of the provider that it accepted the transition's attempt. It matches every status but
-	// SENT, and makes the outcome known.
+	// GuardFeedback is feedback of the provider that it accepted the transition's attempt. It is applied like an acceptance
+	// with GuardAttempt, and makes the outcome known.
 	GuardFeedback Guard = "feedback"
 	// GuardOpen matches an email that no worker has claimed: PENDING, ENQUEUED or RETRY_SCHEDULED.
 	GuardOpen Guard = "open"

@@ -123,6 +123,7 @@ moved AS (
         lease_until = CASE WHEN f.status = 'PROCESSING' THEN now() + $5 /* lease_ms */ * interval '1 ms' END,
         outcome_unknown = (o.outcome_unknown OR f.outcome_unknown) AND f.guard <> 'feedback',
         possible_duplicate = o.possible_duplicate OR f.possible_duplicate OR (f.guard = 'replay' AND o.outcome_unknown)
+                             OR (f.status = 'SENT' AND f.was IN ('PROCESSING', 'OUTCOME_UNKNOWN') AND NOT f.same_token)
     FROM found f
     WHERE o.id = f.id AND CASE WHEN f.id IS NOT NULL THEN o.target = 'email:send' END AND CASE f.guard
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open

@@ -1,7 +1,8 @@
 -- Generated from read_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
--- Reads the emails that notifications of the provider are about: their rows and what their timelines contain already. It
--- locks nothing: take_feedback.sql has locked the rows that could change.
+-- Reads the emails of the company that notifications of the provider are about: their rows and what their timelines contain
+-- already. It locks nothing: take_feedback.sql has locked the rows that could change. The outbox row may be purged. The log and
+-- the attempt may be missing: the claim that wrote them is lost after the promotion of a standby that had not received it.
 --
 -- email_logs, email_outbox and dispatch_lanes are read by primary key, and the timeline, whose length is bounded, by the
 -- first column of its primary key.
@@ -12,41 +13,38 @@
 --   $3   last_id              uuid
 --   $4   outbox_id            uuid[]
 --   $5   company_id           uuid[]
---   $6   attempt_id           text[]
---   $7   event                text[]
---   $8   metadata             jsonb[]
---   $9   stored               jsonb[]
---   $10  message_id           text[]
+--   $6   event                text[]
+--   $7   metadata             jsonb[]
+--   $8   stored               jsonb[]
+--   $9   message_id           text[]
 --
--- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}');
 SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
-       l.recipient = 'erased@erased.invalid' AS erased, coalesce(e.reported, 0) AS reported, coalesce(o.outcome_unknown, false) AS outcome_unknown,
-       l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
-       coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
+       coalesce(l.recipient, o.payload ->> 'to') = 'erased@erased.invalid' AS erased, coalesce(e.reported, 0) AS reported, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       coalesce(l.request_id, o.request_id) AS request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
+       coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT * FROM unnest(
     $4::uuid[],  -- outbox_id
     $5::uuid[],  -- company_id
-    $6::text[],  -- attempt_id
-    $7::text[],  -- event
-    $8::jsonb[], -- metadata
-    $9::jsonb[], -- stored
-    $10::text[]  -- message_id
-) AS t(outbox_id, company_id, attempt_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
-CROSS JOIN LATERAL (
+    $6::text[],  -- event
+    $7::jsonb[], -- metadata
+    $8::jsonb[], -- stored
+    $9::text[]   -- message_id
+) AS t(outbox_id, company_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
+LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
+LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
+LEFT JOIN LATERAL (
     SELECT * FROM email_logs
     WHERE outbox_id BETWEEN t.outbox_id AND t.outbox_id
       AND outbox_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
       AND outbox_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
     ORDER BY outbox_id LIMIT 1
-) l
-LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
-LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
+) l ON true
 CROSS JOIN LATERAL (
-    SELECT bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = t.attempt_id) AS attempted,
-           bool_or(type = t.event AND (metadata @> t.metadata OR metadata @> t.stored)) AS told,
+    SELECT bool_or(type = t.event AND (metadata @> t.metadata OR metadata @> t.stored)) AS told,
            count(*) FILTER (WHERE type IN ('DELIVERED', 'DELIVERY_DELAYED', 'BOUNCED', 'COMPLAINED', 'REJECTED', 'RENDERING_FAILED', 'OPENED', 'CLICKED', 'SUBSCRIPTION_CHANGED', 'DUPLICATE_CONFIRMED')) AS reported,
            bool_or(type = 'DUPLICATE_CONFIRMED' AND metadata ->> 'sesMessageId' = t.message_id) AS doubled
     FROM email_events
@@ -54,4 +52,4 @@ CROSS JOIN LATERAL (
       AND email_log_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
       AND email_log_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
 ) e
-WHERE l.company_id = t.company_id
+WHERE coalesce(o.company_id, l.company_id) = t.company_id
