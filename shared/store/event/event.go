@@ -9,7 +9,8 @@
 // Two statements about the same email lock its row, so the later one begins after the commit of the earlier one and has
 // the higher id. Positions are assigned by id among all visible rows, so they follow each email's timeline.
 //
-// A position is never used twice, also not after a restore of the database to an earlier time: see newHistory.
+// A position is never used twice, also not after a restore of the database to an earlier time: see newHistory. The seqs of a
+// timeline are: events that were read and then lost had the seqs of later events. So an id has the history of its position.
 package event
 
 import (
@@ -42,6 +43,7 @@ var ErrExpired = errors.New("the cursor is older than the oldest stored event, o
 // Event is one event of the feed.
 type Event struct {
 	Position  int64           `db:"position"` // of the row of event_feed
+	History   int64           // in which the position was assigned: of the position, or of the id of Find
 	EmailID   uuid.UUID       `db:"email_id"` // the event's own id if OfCompany
 	Seq       int             `db:"seq"`
 	OfCompany bool            `db:"of_company"` // not about an email; its type is one of CompanyTypes
@@ -62,8 +64,15 @@ type Event struct {
 	email int // the index of the email in its row of event_feed
 }
 
-// ID returns the id of the event, which never changes and is the same for every reader.
-func (e Event) ID() string { return e.EmailID.String() + "." + strconv.Itoa(e.Seq) }
+// ID returns the id of the event, which never changes and is the same for every reader: <email>.<seq>, and after a restore or
+// the promotion of a standby <email>.<seq>.<history>.
+func (e Event) ID() string {
+	id := e.EmailID.String() + "." + strconv.Itoa(e.Seq)
+	if e.History > 0 {
+		id += "." + strconv.FormatInt(e.History, 10)
+	}
+	return id
+}
 
 // Cursor returns the cursor after the event.
 func (e Event) Cursor() Cursor { return Cursor{Position: e.Position, email: e.email, seq: e.Seq} }
@@ -92,15 +101,23 @@ func At(position, number int64) Cursor {
 	return Cursor{Position: position, email: int(number >> 32), seq: int(number & math.MaxUint32)}
 }
 
-// ParseID returns the email and the seq of an id that Event.ID returned.
-func ParseID(id string) (emailID uuid.UUID, seq int, err error) {
-	first, last, found := strings.Cut(id, ".")
-	emailID, err = uuid.Parse(first)
-	seq, errSeq := strconv.Atoi(last)
-	if !found || err != nil || errSeq != nil {
-		return uuid.Nil, 0, fmt.Errorf("not the id of an event: %q", id)
+// parseID parses an id that Event.ID returned.
+func parseID(id string) (e feedEmail, err error) {
+	parts := strings.Split(id, ".")
+	if len(parts) != 2 && len(parts) != 3 {
+		return e, fmt.Errorf("not the id of an event: %q", id)
 	}
-	return emailID, seq, nil
+	var errSeq, errHistory error
+	e.id, err = uuid.Parse(parts[0])
+	e.first, errSeq = strconv.Atoi(parts[1])
+	e.last = e.first
+	if len(parts) == 3 {
+		e.history, errHistory = strconv.ParseInt(parts[2], 10, 64)
+	}
+	if errors.Join(err, errSeq, errHistory) != nil {
+		return e, fmt.Errorf("not the id of an event: %q", id)
+	}
+	return e, nil
 }
 
 // String returns the cursor in the form that clients see.

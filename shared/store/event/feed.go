@@ -80,11 +80,11 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []string) ([]Event, error) {
 	emails := make([]feedEmail, len(ids))
 	for i, id := range ids {
-		emailID, seq, err := ParseID(id)
-		if err != nil {
+		var err error
+		if emails[i], err = parseID(id); err != nil {
 			return nil, err
 		}
-		emails[i] = feedEmail{index: i, id: emailID, first: seq, last: seq}
+		emails[i].index = i
 	}
 	found, err := s.events(ctx, company, emails, nil)
 	if err != nil {
@@ -128,6 +128,7 @@ func (s *Store) rows(ctx context.Context, company uuid.UUID, from int64) ([]feed
 // feedEmail is an email of a feedRow with the seqs of its events.
 type feedEmail struct {
 	Position    int64
+	history     int64
 	index       int
 	id          uuid.UUID
 	first, last int
@@ -145,7 +146,9 @@ func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
 			if len(emails) == emailsPerRead {
 				return emails, false
 			}
-			emails = append(emails, feedEmail{Position: row.Position, index: i, id: uuid.MustParse(id), first: int(row.FirstSeqs[i]), last: last})
+			emails = append(emails, feedEmail{
+				Position: row.Position, history: row.Position >> historyBits, index: i, id: uuid.MustParse(id), first: int(row.FirstSeqs[i]), last: last,
+			})
 		}
 	}
 	return emails, len(rows) < rowsPerRead
@@ -196,7 +199,8 @@ func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmai
 	events := make([]Event, len(found))
 	for i, row := range found {
 		events[i] = row.Event
-		events[i].Position, events[i].email = emails[row.N-1].Position, emails[row.N-1].index
+		of := &emails[row.N-1]
+		events[i].Position, events[i].History, events[i].email = of.Position, of.history, of.index
 	}
 	slices.SortStableFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.email, b.email), cmp.Compare(a.Seq, b.Seq))

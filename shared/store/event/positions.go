@@ -11,9 +11,13 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// lostPositions is how many positions are left out when the database has another history: more than any one assigns between
-// the last backup and its restore. int64 has room for two billion restores.
-const lostPositions = 1 << 32
+// historyBits: position >> historyBits is the number of a position's history. That of the first one is 0, and that of a later one
+// the number of seconds from 2026 on to its first position (nextHistory): the same backup may be restored twice. int64 has room
+// until 2094.
+const historyBits = 32
+
+// nextHistory is the number of a new history: greater than those of all lost positions.
+const nextHistory = `greatest((newest >> $2::int) + 1, extract(epoch FROM now() - timestamptz '2026-01-01T00:00:00Z')::bigint)`
 
 // newHistory reports whether the row of event_positions is of another history of the database: positions after newest may
 // have been assigned and lost, by a restore to an earlier time or the promotion of a standby that lacked commits. Before
@@ -43,11 +47,11 @@ SELECT (
 //
 // If no row is left, all transactions older than the oldest running one are complete, and from_xid moves there.
 //
-// In another history of the database it leaves out $2 positions first. A cursor of the lost history then is before all
-// rows of the new one, and no reader misses one.
+// In another history of the database positions continue with those of nextHistory. A cursor of the lost history then is before
+// all rows of the new one, and no reader misses one; and the ids of its events differ from those of lost events.
 const assignSQL = `
 WITH lead AS MATERIALIZED (
-    SELECT newest + CASE WHEN ` + newHistory + ` THEN $2::bigint ELSE 0 END AS newest, email_gateway_history() AS history
+    SELECT CASE WHEN ` + newHistory + ` THEN ` + nextHistory + ` << $2::int ELSE newest END AS newest, email_gateway_history() AS history
     FROM event_positions WHERE singleton FOR NO KEY UPDATE SKIP LOCKED
 ), waiting AS MATERIALIZED (
     SELECT id, row_number() OVER (ORDER BY id) AS n
@@ -72,7 +76,7 @@ func (s *Store) AssignPositions(ctx context.Context, limit int) (assigned int, e
 	if err := s.db.Get(ctx, &waiting, waitingSQL); err != nil || !waiting {
 		return 0, pg.Wrap("look for events without a position", err)
 	}
-	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &assigned, assignSQL, args...) }, limit, int64(lostPositions))
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &assigned, assignSQL, args...) }, limit, historyBits)
 	return assigned, pg.Wrap("assign positions to events", err)
 }
 
