@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/elapsed"
 )
 
 // claimUnanswered is why an email is released whose claim Postgres confirmed late.
@@ -32,17 +33,10 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (don
 		return true, p.outcomes.release(log, a, slog.LevelWarn, claimUnanswered, nil)
 	case !isMine(claim):
 		return true, p.postponer.dropTask(ctx, log, a, claim.Status)
-	case -elapsed(claim.LeaseUntil) < leaseNeeded:
+	case -elapsed.Since(claim.LeaseUntil) < leaseNeeded:
 		return true, p.outcomes.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 	return false, nil
-}
-
-// elapsed returns the time since then, negative before it, by the clock that shows more: the monotonic clock stands still while the
-// machine is suspended, and the wall clock may be set back.
-func elapsed(then time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
 
 // confirmedTooLate reports whether a dispatcher has ended the claimed attempt, or may have, before Postgres confirmed the claim.
@@ -72,7 +66,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	// broken connection.
 	if err == nil && !claimed.Applied && claimed.SameToken && claimed.Status == email.Processing {
 		claimed.Applied = true
-		claimed.LeaseUntil = claimed.LeaseUntil.Add(-elapsed(start))
+		claimed.LeaseUntil = claimed.LeaseUntil.Add(-elapsed.Since(start))
 	}
 	if claimed.Applied {
 		crashpoint.At(crashpoint.SendClaimed)

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/worker/internal/elapsed/elapsedtest"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -157,20 +157,9 @@ type suspended struct {
 func (s suspended) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
 	done, err := s.Advancer.Advance(ctx, t)
 	if t.Guard == outbox.GuardClaim {
-		done.LeaseUntil = beforeSuspension(done.LeaseUntil, s.length)
+		done.LeaseUntil = elapsedtest.BeforeSuspension(done.LeaseUntil, s.length)
 	}
 	return done, err
-}
-
-// beforeSuspension returns the time by both clocks as a process sees it after a suspension.
-func beforeSuspension(at time.Time, length time.Duration) time.Time {
-	at = at.Add(-length)
-	(*struct {
-		wall      uint64
-		monotonic int64
-		location  *time.Location
-	})(unsafe.Pointer(&at)).monotonic += int64(length)
-	return at
 }
 
 // A machine that was suspended after the claim makes no call: a dispatcher may have ended the attempt, and the tenant may have

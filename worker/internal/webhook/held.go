@@ -7,6 +7,7 @@ import (
 	"time"
 
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/worker/internal/elapsed"
 )
 
 // held stores until when this process has a lease, by its own clock. It reads the clock before the database call, so
@@ -25,8 +26,8 @@ func (h *held) renewed(start time.Time) {
 }
 
 // mayAttempt reports whether an attempt that begins now ends before the lease does. It returns false after the process
-// was frozen.
-func (h *held) mayAttempt() bool { return time.Until(*h.until.Load()) > leaseMargin }
+// was frozen, or its machine suspended, for so long that the lease may be over.
+func (h *held) mayAttempt() bool { return -elapsed.Since(*h.until.Load()) > leaseMargin }
 
 // renew extends the lease until ctx ends. It calls cancel when the lease is lost.
 func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.Lease, h *held) {
