@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// An asynchronous standby that lags by seconds is promoted. Two things are lost, as OPERATIONS.md says: emails
+// An asynchronous standby that lags by seconds is promoted. Of emails two things are lost, as OPERATIONS.md says: those
 // accepted after its last record, which are never sent from their tasks in Redis alone; and changes to emails that
 // the standby has, which are sent again without a flag. All others are sent once or are flagged.
 func TestCluster_StandbyAsynchronous(t *testing.T) {
