@@ -41,7 +41,8 @@ type Options struct {
 // Owner knows the installation that the program belongs to.
 type Owner interface {
 	// Installation returns the id of the installation, and whether a storage has been marked with it. Until then a
-	// program that does not mark storages uses its storage as it is: the api may not have been updated yet.
+	// program that does not mark storages uses its storage as it is, unless it has the marker of another installation: the
+	// api may not have been updated yet.
 	Installation(ctx context.Context) (id uuid.UUID, marked bool, err error)
 }
 
@@ -53,8 +54,11 @@ type Claimer interface {
 	RecordMarked(ctx context.Context) error
 }
 
-// errForeign: the storage is not the installation's.
-var errForeign = errors.New("STORAGE_URL does not name the storage of this installation")
+// errForeign: the storage is not the installation's. errOther: its marker is that of another one.
+var (
+	errForeign = errors.New("STORAGE_URL does not name the storage of this installation")
+	errOther   = fmt.Errorf("%w", errForeign)
+)
 
 // marking checks the marker of a Bucket.
 type marking struct {
@@ -124,13 +128,12 @@ func (b *Bucket) checkMarker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the id of the installation: %w", err)
 	}
-	if !marked && b.options.Claim == nil {
-		return nil
-	}
 	err = b.compare(ctx, id)
 	switch {
 	case marked:
 		return err
+	case b.options.Claim == nil && !errors.Is(err, errOther):
+		return nil // no program has marked the storage yet
 	case denied(err):
 		b.warn(err)
 		return nil // a storage that no program has marked is used as it is
@@ -154,7 +157,7 @@ func (b *Bucket) compare(ctx context.Context, id uuid.UUID) error {
 	case err != nil:
 		return fmt.Errorf("read the marker: %w", err)
 	case found != id.String():
-		return fmt.Errorf("%w: the object %s contains %q, which is not the id of this one, %s", errForeign, b.URL(markerKey), found, id)
+		return fmt.Errorf("%w: the object %s contains %q, which is not the id of this one, %s", errOther, b.URL(markerKey), found, id)
 	}
 	return nil
 }

@@ -118,6 +118,11 @@ func TestWrongStorage(t *testing.T) {
 		if _, err := worker.Get(t.Context(), "files/b"); !errors.Is(err, blob.ErrNotFound) {
 			t.Errorf("the other installation has changed this one's storage: %v", err)
 		}
+		// Neither do programs of an installation that has marked no storage yet, such as a copy that was given an id of its own.
+		fresh := openAs(t, wrong, blob.Options{Owner: &installation{id: uuid.New()}})
+		if err := fresh.Delete(t.Context(), "files/a"); !errors.Is(err, blob.ErrUnavailable) {
+			t.Errorf("a program deletes from the storage of another installation: %v", err)
+		}
 		second := openAs(t, wrong, blob.Options{Owner: ours, Claim: ours})
 		if err := second.Put(t.Context(), "files/c", strings.NewReader("x")); !errors.Is(err, blob.ErrUnavailable) {
 			t.Errorf("the api writes into the storage of another installation: %v", err)
