@@ -68,7 +68,7 @@ var callers = map[string][]string{
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
 		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 		"usage.Month", "usage.Quotas",
-		"installation.Installation",
+		"installation.Installation", "installation.Detach", "process.AnyLive", "breaker.HoldIn", "webhook.DisableAllIn",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "ReadClock", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notifications", "person.Record",

@@ -19,6 +19,7 @@ import (
 	"email-gateway/api/internal/ctl/encryption"
 	"email-gateway/api/internal/ctl/events"
 	"email-gateway/api/internal/ctl/file"
+	"email-gateway/api/internal/ctl/installation"
 	"email-gateway/api/internal/ctl/key"
 	"email-gateway/api/internal/ctl/lane"
 	"email-gateway/api/internal/ctl/mailing"
@@ -94,7 +95,7 @@ Exit codes: 0 success, 1 failure (or a check that failed), 2 invalid usage.`,
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
 		mailing.Command(c), email.Command(c), file.Command(c), template.Command(c), suppression.Command(c), webhook.Command(c), events.Command(c), usage.Command(c),
-		company.Command(c), domain.Command(c), key.Command(c), program.Command(c), lane.Command(c), breaker.Command(c), dlq.Command(c), person.Command(c), encryption.Command(c), audit.Command(c), doctor.Command(c),
+		company.Command(c), domain.Command(c), key.Command(c), program.Command(c), lane.Command(c), breaker.Command(c), dlq.Command(c), person.Command(c), encryption.Command(c), installation.Command(c), audit.Command(c), doctor.Command(c),
 	)
 	return root
 }

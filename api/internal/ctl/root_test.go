@@ -36,6 +36,7 @@ func commands() []string {
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
 		"breaker", "breaker show",
+		"installation", "installation detach",
 	}
 }
 

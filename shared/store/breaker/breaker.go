@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store/audit"
@@ -225,6 +226,12 @@ WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
 func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator) error {
 	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.hold"}, holdSQL, by.Reason, 1)
 	return pg.Wrap("hold circuit breaker", err)
+}
+
+// HoldIn is HoldBreaker in a transaction whose audit entry names more than the hold.
+func HoldIn(ctx context.Context, tx *sqlx.Tx, reason string) error {
+	_, err := tx.ExecContext(ctx, holdSQL, reason, 1)
+	return pg.Wrap("hold circuit breaker", pg.Translate(err))
 }
 
 // ReleaseBreaker ends the hold.

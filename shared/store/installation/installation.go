@@ -1,5 +1,5 @@
-// Package installation contains the SQL statements of the installation's identity. Programs compare it with the marker of the
-// file storage; see shared/blob.
+// Package installation contains the SQL statements of the installation's identity. Programs compare it with the markers of the
+// file storage, of Redis and of RabbitMQ: see shared/blob, and asynqueue and rabbitmq of the worker.
 package installation
 
 import (

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -95,4 +97,15 @@ func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) 
 		return 0, fmt.Errorf("count processes: %w", pg.Translate(err))
 	}
 	return n, nil
+}
+
+// anyLiveSQL reads the whole table: one row per process.
+const anyLiveSQL = `SELECT EXISTS (SELECT FROM process_status WHERE updated_at BETWEEN now() - $1 * interval '1 ms' AND now() + $1 * interval '1 ms')`
+
+// AnyLive reports whether a dispatcher or worker has reported within reportTTL.
+func AnyLive(ctx context.Context, tx *sqlx.Tx) (live bool, err error) {
+	if err := tx.GetContext(ctx, &live, anyLiveSQL, reportTTL.Milliseconds()); err != nil {
+		return false, fmt.Errorf("look for processes: %w", pg.Translate(err))
+	}
+	return live, nil
 }

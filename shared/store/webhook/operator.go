@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -33,6 +34,21 @@ func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uu
 		_, err = s.Find(ctx, company, id)
 	}
 	return pg.Wrap("disable webhook endpoint", err)
+}
+
+// disableAllSQL is disableAsSQL for every endpoint. It reads the whole table.
+const disableAllSQL = `
+UPDATE webhook_endpoints SET
+    status = 'DISABLED', disabled_reason = 'OPERATOR', disabled_at = coalesce(disabled_at, now()), lease_token = NULL, lease_until = NULL, updated_at = now()
+WHERE disabled_reason IS DISTINCT FROM 'OPERATOR'`
+
+// DisableAllIn disables the endpoints of all companies as DisableAs does, without an event for each, and returns how many it has changed.
+func DisableAllIn(ctx context.Context, tx *sqlx.Tx) (int, error) {
+	n, err := audit.Affected(tx.ExecContext(ctx, disableAllSQL))
+	if errors.Is(err, audit.ErrUnchanged) {
+		err = nil
+	}
+	return n, pg.Wrap("disable webhook endpoints", err)
 }
 
 // EnableAs enables the endpoint for an operator, even if an operator has disabled it.

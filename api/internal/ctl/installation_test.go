@@ -1,0 +1,73 @@
+package ctl_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/api/internal/ctl"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/store/installation"
+)
+
+// A copy of a database becomes an installation that sends nothing, delivers no webhook and refuses the storage of the original. It is
+// refused while programs run, and then changes nothing.
+func TestInstallation_Detach(t *testing.T) {
+	t.Parallel()
+	tenant, by, d := newTenant(t)
+	var hook struct{ ID string }
+	tenant.unmarshal(t, &hook, "webhook", "create", "https://erp.acme.example/hooks")
+	owner, url := installation.New(d.Store.DB()), "file://"+t.TempDir()
+	open := func(o blob.Options) *blob.Bucket {
+		b, err := blob.Open(t.Context(), url, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	if err := open(blob.Options{Owner: owner, Claim: owner}).Put(t.Context(), "files/a", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	original, _, err := owner.Installation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	detach := []string{"installation", "detach", "--reason", "restore drill"}
+	if err := d.Store.ReportStatus(t.Context(), "worker", "one", time.Now(), map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := by.run(t, detach...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "nothing was changed") {
+		t.Errorf("while a worker runs: %+v", got)
+	}
+	const harmless = `SELECT (SELECT count(*) FROM provider_gate WHERE held_reason = 'restore drill')
+		+ (SELECT count(*) FROM webhook_endpoints WHERE status = 'DISABLED' AND disabled_reason = 'OPERATOR')
+		+ (SELECT count(*) FROM operator_audit WHERE action = 'installation.detach' AND reason = 'restore drill')`
+	if n := count(t, d, harmless); n != 0 {
+		t.Errorf("%d changes while a worker runs", n)
+	}
+	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '1 minute'`)
+
+	var done installation.Detached
+	by.decode(t, &done, detach...)
+	now, marked, err := owner.Installation(t.Context())
+	if err != nil || marked || now == original || done != (installation.Detached{ID: now, Before: original, Webhooks: 1}) {
+		t.Errorf("%+v, now %s, marked: %v, %v", done, now, marked, err)
+	}
+	if n := count(t, d, harmless); n != 3 {
+		t.Errorf("%d of 3 changes", n)
+	}
+	if refused := tenant.run(t, "webhook", "enable", hook.ID); refused.code != ctl.ExitFailed {
+		t.Errorf("the company enables its endpoint: %+v", refused)
+	}
+	for program, o := range map[string]blob.Options{"dispatcher": {Owner: owner}, "api": {Owner: owner, Claim: owner}} {
+		if err := open(o).Delete(t.Context(), "files/a"); !errors.Is(err, blob.ErrUnavailable) {
+			t.Errorf("%s deletes a file of the original: %v", program, err)
+		}
+	}
+	if text := by.must(t, detach...); !strings.Contains(text, "0 webhook endpoints were disabled") {
+		t.Error(text)
+	}
+}
