@@ -32,8 +32,10 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	} {
 		f := deliveryReport(company, id, token, change)
 		f.Suppress, f.Addresses = suppression.Bounced, []string{"ana@example.com"}
-		if r := recordFeedback(t, d, f); !r.Unmatched {
-			t.Errorf("%s: %+v", name, r)
+		for range 2 { // a queue may deliver it again
+			if r := recordFeedback(t, d, f); !r.Unmatched || r.Repeated {
+				t.Errorf("%s: %+v", name, r)
+			}
 		}
 		if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE sns_message_id = $1 AND applied_at IS NULL`, f.NotificationID); n != 1 {
 			t.Errorf("%s: the notification was not stored", name)

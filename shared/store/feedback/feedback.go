@@ -42,7 +42,7 @@ type Feedback struct {
 
 // Result is the effect of a Feedback.
 type Result struct {
-	// Repeated: the notification was recorded before; nothing was changed. Unmatched: the company has no
+	// Repeated: the notification was applied before; nothing was changed. Unmatched: the company has no
 	// such email; the notification was recorded but not applied.
 	Repeated, Unmatched bool
 	// PreviousStatus is the email's status before.

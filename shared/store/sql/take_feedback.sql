@@ -1,7 +1,8 @@
 -- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
--- ses_events unless it exists, and returns the notifications that are new.
+-- ses_events unless it exists, and returns the notifications that are new. One that was about no attempt when it was received
+-- before is new again.
 --
 -- It waits for rows that another transaction has locked. take_free_feedback.sql is the same statement for groups, which
 -- skips them.
@@ -61,7 +62,7 @@ taken AS (
         $10::timestamptz[] -- occurred_at
     ) AS t(notification_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
     WHERE (SELECT count(*) FROM logs) >= 0
-    ON CONFLICT (sns_message_id) DO NOTHING
+    ON CONFLICT (sns_message_id) DO UPDATE SET kind = excluded.kind WHERE ses_events.applied_at IS NULL
     RETURNING sns_message_id, outbox_id
 )
 

@@ -1,7 +1,8 @@
 -- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
--- ses_events unless it exists, and returns the notifications that are new.
+-- ses_events unless it exists, and returns the notifications that are new. One that was about no attempt when it was received
+-- before is new again.
 --
 -- A notification whose email another transaction has locked is not taken and comes back as locked, so that no other
 -- notification of the group waits for it. take_feedback.sql is the same statement for one notification, which waits.
@@ -76,7 +77,7 @@ taken AS (
         $10::timestamptz[] -- occurred_at
     ) AS t(notification_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
     WHERE (outbox_id IN (SELECT outbox_id FROM locked)) IS NOT TRUE
-    ON CONFLICT (sns_message_id) DO NOTHING
+    ON CONFLICT (sns_message_id) DO UPDATE SET kind = excluded.kind WHERE ses_events.applied_at IS NULL
     RETURNING sns_message_id, outbox_id
 )
 

@@ -27,7 +27,8 @@ type Worker struct {
 	// It must be https if ENVIRONMENT is production.
 	Endpoint string `env:"SES_ENDPOINT"`
 	// EventsQueue is the URL of the SQS queue from which the worker reads SES events, in addition to
-	// those that the api receives from SNS. Calls go to the URL's host. Empty: no queue is read.
+	// those that the api receives from SNS. Calls go to the URL's host. Each installation needs a queue
+	// of its own: workers of another one would take its events. Empty: no queue is read.
 	EventsQueue string `env:"SES_EVENTS_QUEUE"`
 	// Region is the AWS region of SES, the same for all workers. It is required if ENVIRONMENT is
 	// production. Empty: us-east-1.

@@ -16,6 +16,8 @@ type Message struct {
 	ID      string
 	Receipt string // for Delete
 	Body    string
+	// Receives is how often the queue has delivered the message, this time included.
+	Receives int
 }
 
 // Queue is the queue of events. worker/internal/queue/sqsqueue implements it.

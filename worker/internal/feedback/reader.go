@@ -30,6 +30,9 @@ const (
 	deleteTime = 10 * time.Second
 	// lockedTime is how long events of a company are left in the queue after one of them timed out on a locked row.
 	lockedTime = 5 * time.Second
+	// unmatchedReceives is how often an event of no email of this installation is received before it is deleted: another
+	// installation that reads the same queue by mistake gets it meanwhile, 31 times in 32 if both receive equally often.
+	unmatchedReceives = 5
 )
 
 // errNotAsked is Ping's result before the first response of the queue.
@@ -65,6 +68,7 @@ type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	locked *lockedCompanies
+	warn   sync.Once // about unmatched events
 
 	mu   sync.Mutex
 	last error // of the queue
@@ -205,7 +209,7 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 	}
 	recording, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	_, err = r.p.Recorder.Record(recording, f, start)
+	result, err := r.p.Recorder.Record(recording, f, start)
 	later := err != nil && (store.IsOutage(err) || recording.Err() != nil)
 	if later {
 		r.p.Database.Failed()
@@ -218,7 +222,7 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 	}
 	switch {
 	case err == nil:
-		return true
+		return result != sesevent.Unmatched || r.mayDeleteUnmatched(m, f.Kind)
 	case !later:
 		r.p.Recorder.Count(f.Kind, sesevent.Poison)
 		r.p.Log.Error("event refused by the database and left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
@@ -227,4 +231,16 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 	r.p.Recorder.Count(f.Kind, sesevent.Postponed)
 	r.p.Log.Warn("event not recorded, left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
 	return false
+}
+
+// mayDeleteUnmatched reports whether an event of no email of this installation has been received often enough.
+func (r *Reader) mayDeleteUnmatched(m Message, kind string) bool {
+	if m.Receives < unmatchedReceives {
+		return false
+	}
+	r.warn.Do(func() {
+		r.p.Log.Warn("event of no email of this installation deleted from the queue of SES events (logged once): another installation, or another "+
+			"program that uses the configuration set, publishes to this queue; give each installation a queue of its own", "messageId", m.ID, "kind", kind)
+	})
+	return true
 }

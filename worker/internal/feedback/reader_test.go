@@ -255,6 +255,34 @@ func TestReader_TwoOnOneQueue(t *testing.T) {
 	}
 }
 
+// An event of an email of another installation, whose workers read the same queue by mistake, is left to these for a while.
+func TestReader_OtherInstallation(t *testing.T) {
+	t.Parallel()
+	ours, others := newBench(t), newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), map[string]string{"VisibilityTimeout": "2"})
+	e := others.sent(others.company)
+	q.Send(e.delivery())
+	wrong := ours.read(q.URL, nil)
+	waittest.Until(t, "received", func() bool { return wrong.counted(t, "Delivery", sesevent.Unmatched) > 0 })
+	if err := wrong.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	right := others.read(q.URL, nil)
+	waittest.Until(t, "recorded", func() bool { return others.timeline(e.id) == delivered })
+	waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
+
+	for range 2 {
+		q.Send(ours.sent(ours.company).delivery())
+	}
+	waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
+	if n := right.counted(t, "Delivery", sesevent.Unmatched); n != 10 {
+		t.Errorf("%d receives of two events, want five of each", n)
+	}
+	if n := right.log.Count("of no email of this installation"); n != 1 {
+		t.Errorf("logged %d times: %s", n, right.log)
+	}
+}
+
 // A queue that is away is reported, and read again when it is back.
 func TestReader_QueueAway(t *testing.T) {
 	t.Parallel()

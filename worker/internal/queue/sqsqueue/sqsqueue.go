@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -99,14 +100,19 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]feedback.Mes
 	defer cancel()
 	output, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: aws.String(q.url), MaxNumberOfMessages: batchSize, WaitTimeSeconds: int32(wait / time.Second),
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", err)
 	}
 	messages := make([]feedback.Message, 0, len(output.Messages))
 	for _, m := range output.Messages {
+		receives, err := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
+		if err != nil {
+			receives = math.MaxInt // an emulator that does not count
+		}
 		messages = append(messages, feedback.Message{
-			ID: aws.ToString(m.MessageId), Receipt: aws.ToString(m.ReceiptHandle), Body: aws.ToString(m.Body),
+			ID: aws.ToString(m.MessageId), Receipt: aws.ToString(m.ReceiptHandle), Body: aws.ToString(m.Body), Receives: receives,
 		})
 	}
 	return messages, nil
