@@ -55,7 +55,7 @@ var callers = map[string][]string{
 		"process.ReportStatus", "process.WithdrawStatus", "mailing.LockMailing", "mailing.HoldMailing", "mailing.CountLane", "mailing.NextEntries", "mailing.Expand", "mailing.FindMailingRoom", "mailing.FailJob", "lane.Wake", "lane.WakeLanes",
 		"recipient.UpsertRecipients", "recipient.DeadLetterImport", "feedback.RecordFeedback", "feedback.recordGroup" /* of its group */, "Confirm", "NewClock",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
-		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
+		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.Proven", "webhook.Excuse", "webhook.ReplayFailed", "event.AddOfCompany",
 		"file.Attachments", "file.MarkMissing", "file.ClearMissing",
 		"installation.Installation",
 	},

@@ -189,7 +189,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		b.slots.markSlow(slot)
 	}).Stop()
 	start := time.Now()
-	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
+	o, err := b.p.Sender.Send(b.ctx, Message{Company: b.endpoint.CompanyID, URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -183,8 +184,11 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	return record, handled
 }
 
-// record commits the result of a round. It returns more, or false if the endpoint was disabled or gets a pause.
+// record commits the result of a round, unless its failures are this worker's fault: errCutOff. It returns more, or false if the endpoint was disabled or gets a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
+	if excused, err := s.excused(ctx, r); excused || err != nil {
+		return false, cmp.Or(err, errCutOff)
+	}
 	r.ProbeAfter = s.p.ProbeAfter
 	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)
 	if err != nil {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/standardwebhook"
@@ -45,6 +48,7 @@ const (
 
 // Message is one signed request.
 type Message struct {
+	Company uuid.UUID
 	URL     string
 	ID      string // webhook-id, the same in every attempt
 	Body    []byte
@@ -85,6 +89,8 @@ type Sender struct {
 	client  *http.Client
 	policy  standardwebhook.Policy
 	timeout time.Duration
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	reach   *reach
 }
 
 // SenderParams configure a Sender. Only tests set more than AllowPrivate and RefusedNetworks.
@@ -96,18 +102,24 @@ type SenderParams struct {
 	Resolver        *net.Resolver  // nil: the system's
 	RootCAs         *x509.CertPool // nil: the system's
 	Timeout         time.Duration  // of an attempt; 0 = 15 s
+	Silence         time.Duration  // see the constant; 0 = 10 min
 }
 
 // NewSender makes a Sender.
 func NewSender(p SenderParams) *Sender {
-	timeout := p.Timeout
-	if timeout == 0 {
-		timeout = attemptTime
-	}
+	timeout := cmp.Or(p.Timeout, attemptTime)
 	policy := standardwebhook.Policy{AllowPrivate: p.AllowPrivate, Refused: p.RefusedNetworks}
+	dialer, reach := newDialer(policy, p.Resolver), newReach(cmp.Or(p.Silence, silence))
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			reach.succeeded()
+		}
+		return conn, err
+	}
 	transport := &http.Transport{
 		Proxy:                  nil, // with a proxy from the environment the dialer could not check addresses
-		DialContext:            newDialer(policy, p.Resolver).DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs},
 		TLSHandshakeTimeout:    timeout,
 		ResponseHeaderTimeout:  timeout,
@@ -120,7 +132,7 @@ func NewSender(p SenderParams) *Sender {
 		MaxIdleConnsPerHost: mostConcurrent,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	return &Sender{policy: policy, timeout: timeout, client: &http.Client{
+	return &Sender{policy: policy, timeout: timeout, dial: dial, reach: reach, client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -154,8 +166,10 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	case err != nil && ctx.Err() != nil:
 		return Outcome{}, ctx.Err()
 	case err != nil:
+		s.reach.failed(m.Company, request.URL.Host)
 		return Outcome{Code: codeOf(err), Took: took}, nil
 	}
+	s.reach.succeeded() // also on a connection of an earlier attempt
 	defer drain(answer.Body, cancel)
 	o := Outcome{Status: answer.StatusCode, Took: took}
 	if o.Delivered = answer.StatusCode >= 200 && answer.StatusCode < 300; !o.Delivered {

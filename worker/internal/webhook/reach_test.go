@@ -1,0 +1,144 @@
+package webhook_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/webhook"
+)
+
+var (
+	// connected is a worker with a way to the test's endpoints, cutOff one without.
+	connected = webhook.SenderParams{AllowPrivate: true, Silence: time.Nanosecond}
+	cutOff    = webhook.SenderParams{AllowPrivate: true, Silence: time.Nanosecond, RefusedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+)
+
+// useNames gives the endpoints host names, as literal addresses that are refused are not tried.
+func (w *world) useNames(t *testing.T) {
+	t.Helper()
+	w.exec(t, `UPDATE webhook_endpoints SET url = replace(url, '127.0.0.1', 'localhost')`)
+}
+
+// An endpoint that is down is disabled, unless the worker connects to no endpoint of several companies, also not to one that has
+// accepted events.
+func TestService_CutOff(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		sender    webhook.SenderParams
+		endpoints [2]int // of each company
+		proven    bool   // one of the first company has accepted events, and still does
+		disabled  bool
+	}{
+		"one endpoint":              {cutOff, [2]int{1, 0}, false, true},
+		"one company":               {cutOff, [2]int{4, 0}, false, true},
+		"two hosts":                 {cutOff, [2]int{1, 1}, false, true},
+		"all of several companies":  {cutOff, [2]int{2, 1}, false, false},
+		"one that was up, as well":  {cutOff, [2]int{2, 1}, true, false},
+		"all but one that is up":    {connected, [2]int{2, 1}, true, true},
+		"those that are there fail": {connected, [2]int{2, 1}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			const disableAfter = 2 * time.Second
+			registry, start := prometheus.NewRegistry(), time.Now()
+			var down []*receiver
+			for _, n := range tt.endpoints {
+				company := w.Company(t)
+				for range n {
+					down = append(down, w.endpoint(t, company))
+				}
+				w.emit(t, company, 1, 1)
+			}
+			if tt.proven {
+				up := w.endpoint(t, down[0].company, "company.webhook_disabled") // gets no event during the test
+				w.exec(t, `UPDATE webhook_endpoints SET last_success_at = now() WHERE id = $1`, up.ID)
+			}
+			for _, r := range down {
+				r.Close()
+			}
+			w.useNames(t)
+			s := w.service(func(p *webhook.Params) {
+				p.Sender, p.Metrics = webhook.NewSender(tt.sender), webhook.NewMetrics(registry)
+				p.Schedule, p.DisableAfter, p.ProbeAfter = scaled(100*time.Millisecond), disableAfter, 50*time.Millisecond
+			})
+			s.SetFailureWait(100 * time.Millisecond)
+			if err := s.Start(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Stop(t.Context()) })
+			if tt.disabled {
+				for _, r := range down {
+					waittest.Until(t, "disabled", func() bool {
+						e := w.find(t, r)
+						return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Failing
+					})
+				}
+				return
+			}
+			waittest.Until(t, "the time after which endpoints are disabled", func() bool {
+				return time.Since(start) > 2*disableAfter && errorsOf(t, registry) > 2*float64(len(down))
+			})
+			for _, r := range down {
+				if e := w.find(t, r); e.Status != hooks.Enabled || e.FailingSince != nil && time.Since(*e.FailingSince) > disableAfter*3/2 {
+					t.Errorf("%s, failing since %v", e.Status, e.FailingSince)
+				}
+			}
+		})
+	}
+}
+
+// errorsOf returns webhook_endpoint_errors_total.
+func errorsOf(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "webhook_endpoint_errors_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return 0
+}
+
+// What a worker could not deliver through its own fault has used up no attempt: another worker delivers it.
+func TestService_CutOffKeepsEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var all []*receiver
+	for range 3 {
+		all = append(all, w.endpoint(t, w.Company(t)))
+	}
+	w.useNames(t)
+	registry := prometheus.NewRegistry()
+	isolated := w.service(func(p *webhook.Params) {
+		p.Sender, p.Metrics, p.Schedule = webhook.NewSender(cutOff), webhook.NewMetrics(registry), scaled(time.Millisecond)
+	})
+	isolated.SetFailureWait(time.Millisecond)
+	if err := isolated.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		w.emit(t, r.company, 1, 1)
+	}
+	waittest.Until(t, "endpoints that are not served", func() bool { return errorsOf(t, registry) > 0 })
+	for _, r := range all { // more events, after the worker has found its fault
+		w.emit(t, r.company, 2, 2)
+	}
+	before := errorsOf(t, registry)
+	waittest.Until(t, "tries", func() bool { return errorsOf(t, registry) > before+20 })
+	if err := isolated.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(time.Millisecond) })
+	for _, r := range all {
+		waittest.Until(t, "the events of meanwhile", func() bool { return len(r.messages()) >= 4 })
+	}
+}
