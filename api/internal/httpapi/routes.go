@@ -6,6 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/deadletters"
 	"email-gateway/api/internal/httpapi/files"
 	"email-gateway/api/internal/httpapi/health"
@@ -30,11 +31,12 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	alsoHead(r, "/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
 
 	send := h.group(r, "/v1", apikey.EmailsSend)
-	send.POST("/email/send", h.Answer(query.Refuse), h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
-	send.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
+	send.POST("/email/send", h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
+	batch := h.authorized(r, "/v1", apikey.EmailsSend) // it reads the parameter mode
+	batch.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
 	h.step(send, "/email/:id/cancel", h.emails.Cancel)
 	h.step(send, "/email/:id/retry", h.emails.Retry)
-	send.PATCH("/email/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
+	send.PATCH("/email/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
 	h.step(send, "/aggregates/:type/:id/cancel", h.emails.CancelAggregate)
 
 	read := h.group(r, "/v1", apikey.EmailsRead)
@@ -44,22 +46,22 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	read.GET("/usage", h.Answer(h.usage.Show))
 
 	people := h.group(r, "/v1/recipients", apikey.RecipientsWrite)
-	people.POST("", h.Answer(query.Refuse), h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)), h.Answer(h.bodies.others.Limit), h.Answer(h.recipients.Add))
+	people.POST("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)), h.Answer(h.bodies.others.Limit), h.Answer(h.recipients.Add))
 	people.GET("/:id", h.Answer(h.recipients.Show))
 	people.DELETE("/:id", h.Answer(h.recipients.Delete))
 
 	suppress := h.group(r, "/v1/suppressions", apikey.SuppressionsWrite)
 	suppress.GET("", h.Answer(h.suppressions.List))
-	suppress.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.suppressions.Add))
+	suppress.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.suppressions.Add))
 	suppress.DELETE("", h.Answer(h.suppressions.Remove))
 
 	letters := h.group(r, "/v1/dead-letters", apikey.DeadLettersWrite)
 	letters.GET("", h.Answer(h.deadLetters.List))
 	letters.GET("/:id", h.Answer(h.deadLetters.Show))
 	h.step(letters, "/:id/retry", h.deadLetters.Retry)
-	letters.POST("/:id/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
-	letters.POST("/retry", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
-	letters.POST("/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
+	letters.POST("/:id/discard", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
+	letters.POST("/retry", h.Answer(accept.RefuseKey), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
+	letters.POST("/discard", h.Answer(accept.RefuseKey), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
 
 	replays := h.group(r, deadletters.ReplayPath, apikey.DeadLettersWrite)
 	replays.GET("/:id", h.Answer(h.deadLetters.ShowReplay))
@@ -82,16 +84,21 @@ func alsoHead(r *gin.Engine, path string, handle gin.HandlerFunc) {
 	r.HEAD(path, handle)
 }
 
-// group creates a group of routes for which a key needs the scope.
-func (h *handlers) group(r *gin.Engine, path, scope string) *gin.RouterGroup {
+// authorized creates a group of routes for which a key needs the scope.
+func (h *handlers) authorized(r *gin.Engine, path, scope string) *gin.RouterGroup {
 	return r.Group(path, h.Answer(h.Authenticate), h.Answer(middleware.RequireScope(scope)))
 }
 
-// step registers a route that takes a step of an object and has no options. It refuses parameters and fields, which would
+// group is authorized for routes whose POST and PATCH requests have no query parameters.
+func (h *handlers) group(r *gin.Engine, path, scope string) *gin.RouterGroup {
+	return h.authorized(r, path, scope).Group("", h.Answer(query.Refuse))
+}
+
+// step registers a route that takes a step of an object and has no options. It refuses fields, which would
 // otherwise be dropped: with {"sendAt": …} a client expects /start to wait, with {"eventType": …} that some emails of an
 // aggregate are cancelled.
 func (h *handlers) step(routes *gin.RouterGroup, path string, take func(*gin.Context) error) {
-	routes.POST(path, h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(reqbody.RefuseFields), h.Answer(take))
+	routes.POST(path, h.Answer(h.bodies.others.Limit), h.Answer(reqbody.RefuseFields), h.Answer(take))
 }
 
 // routeMailings registers the routes under both prefixes: /mailings for existing clients, /v1
@@ -111,8 +118,8 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 		h.step(write, "/:id/cancel", h.mailings.Cancel)
 
 		start := write.Group("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)))
-		start.POST("", h.Answer(query.Refuse), h.Answer(h.mailings.Create))
-		start.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
+		start.POST("", h.Answer(h.mailings.Create))
+		start.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
 		h.step(start, "/:id/start", h.mailings.Start)
 		h.step(start, "/:id/resume", h.mailings.Resume)
 		h.step(start, "/:id/retry-failed", h.mailings.RetryFailed)
@@ -121,8 +128,8 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 
 func (h *handlers) routeTemplates(r *gin.Engine) {
 	write := h.group(r, templates.Path, apikey.TemplatesWrite)
-	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
-	write.POST("/:name/publish", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
+	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
+	write.POST("/:name/publish", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
 	write.DELETE("/:name", h.Answer(h.templates.Delete))
 
 	read := h.group(r, templates.Path, apikey.TemplatesRead)
@@ -134,7 +141,7 @@ func (h *handlers) routeTemplates(r *gin.Engine) {
 
 func (h *handlers) routeFiles(r *gin.Engine) {
 	write := h.group(r, files.Path, apikey.EmailsSend)
-	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.files.Limit), h.Answer(h.files.Upload))
+	write.POST("", h.Answer(h.bodies.files.Limit), h.Answer(h.files.Upload))
 
 	read := h.group(r, files.Path, apikey.EmailsRead)
 	read.GET("", h.Answer(h.files.List))
@@ -150,13 +157,13 @@ func (h *handlers) routeWebhooks(r *gin.Engine) {
 	read.GET("/:id/replays/:replay", h.Answer(h.webhooks.ShowReplay))
 
 	write := h.group(r, "/v1/webhooks", apikey.WebhooksWrite)
-	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
-	write.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
+	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
+	write.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
 	write.DELETE("/:id", h.Answer(h.webhooks.Delete))
 	h.step(write, "/:id/rotate-secret", h.webhooks.RotateSecret)
 	h.step(write, "/:id/enable", h.webhooks.Enable)
 	h.step(write, "/:id/disable", h.webhooks.Disable)
 	h.step(write, "/:id/test", h.webhooks.Test)
 	h.step(write, "/:id/deliveries/:delivery/retry", h.webhooks.RetryDelivery)
-	write.POST("/:id/replays", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
+	write.POST("/:id/replays", h.Answer(accept.RefuseKey), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/strictjson"
@@ -61,6 +62,15 @@ func KeyWithoutSum(h http.Header, route string) (*Key, error) {
 		return nil, badIdempotencyKey
 	}
 	return &Key{Route: route, Key: key}, nil
+}
+
+// RefuseKey refuses the key of a request whose response is not stored, and which has another effect when it is repeated: its
+// client relies on the key. Requests that may be repeated anyway ignore a key, because some clients send one with each POST.
+func RefuseKey(c *gin.Context) error {
+	if _, sent := c.Request.Header["Idempotency-Key"]; sent {
+		return keyNotSupported
+	}
+	return nil
 }
 
 // Keyed returns the hash, or HMAC(key, hash) if there is a key: a CPF in a short text could be

@@ -53,9 +53,11 @@ func Open(r *http.Request, checks *rules.Rules) (*Query, error) {
 	return &Query{rules: checks, values: values, changes: r.Method != http.MethodGet}, nil
 }
 
-// Refuse refuses query parameters for routes that read none and send, start or create something: ?dryRun=true must not be
-// dropped from a request that sends emails.
+// Refuse refuses query parameters of POST and PATCH requests: ?dryRun=true must not be dropped from a request that sends emails.
 func Refuse(c *gin.Context) error {
+	if c.Request.Method != http.MethodPost && c.Request.Method != http.MethodPatch {
+		return nil
+	}
 	values, err := url.ParseQuery(c.Request.URL.RawQuery)
 	if err != nil {
 		return malformed

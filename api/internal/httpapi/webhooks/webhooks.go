@@ -1,20 +1,25 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store"
@@ -55,8 +60,16 @@ type endpointList struct {
 	Webhooks []endpointAnswer `json:"webhooks"`
 }
 
-// Create creates an endpoint. The response is the only one that shows its secret.
+// createRoute is part of the ids of endpoints that were created with an Idempotency-Key. It must never change.
+const createRoute = "POST /v1/webhooks"
+
+// Create creates an endpoint. Only this response, and a repeated one, show its secret. With an Idempotency-Key the id depends on
+// the key, so that a repeated request finds the endpoint: to store the response would be to store the secret in plain text.
 func (h *Handlers) Create(c *gin.Context) error {
+	key, err := accept.KeyWithoutSum(c.Request.Header, createRoute)
+	if err != nil {
+		return err
+	}
 	document, err := reqbody.ReadJSON(c)
 	if err != nil {
 		return err
@@ -68,8 +81,10 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if len(faults) > 0 {
 		return problem.Invalid(faults)
 	}
-	id := uuidv7.New()
-	company := reqctx.CompanyOf(c)
+	company, id := reqctx.CompanyOf(c), uuidv7.New()
+	if key != nil {
+		id = uuid.NewSHA1(company, []byte(key.Route+"\x00"+key.Key))
+	}
 	text, encrypted, err := h.newSecret(company)
 	if err != nil {
 		return err
@@ -81,6 +96,15 @@ func (h *Handlers) Create(c *gin.Context) error {
 	})
 	if err != nil {
 		return problemOf(err)
+	}
+	if !bytes.Equal(made.Secret, encrypted) { // an earlier request with the key has created it
+		if made.URL != request.URL || strictjson.Or(made.Description, "") != strictjson.Or(request.Description, "") || !slices.Equal(made.Types, request.Types) {
+			return keyReused
+		}
+		if text, err = h.ring.Open(company, made.Secret); err != nil {
+			return fmt.Errorf("decrypt webhook secret: %w", err)
+		}
+		c.Header("Idempotent-Replayed", "true")
 	}
 	c.Header("Location", "/v1/webhooks/"+id.String())
 	respond(c, http.StatusCreated, made, text)
