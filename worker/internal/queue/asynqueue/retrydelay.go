@@ -10,7 +10,7 @@ import (
 )
 
 // Retry delays after an error without a delay: an internal error, a panic, or a crash that let the
-// lease expire. email.Backoff has the delays of emails that the provider refused.
+// lease expire.
 const (
 	firstWait = time.Second
 	lastWait  = 30 * time.Second
