@@ -24,11 +24,11 @@ import (
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/eventfeed"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/pendingresults"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/reputation"
 	"email-gateway/worker/internal/status"
-	"email-gateway/worker/internal/unrecorded"
 )
 
 // program has the resources of the parts.
@@ -51,7 +51,7 @@ func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry, provider.RetriedCategories()...).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
-		Results: unrecorded.New(p.redis), Wake: p.db.WakeNamed,
+		PendingResults: pendingresults.New(p.redis), Wake: p.db.WakeNamed,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.storage.Ping}

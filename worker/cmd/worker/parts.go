@@ -28,7 +28,7 @@ type program struct {
 	db        *store.Store
 	webhookDB *store.Store
 	conn      asynqueue.Conn
-	redis     redis.UniversalClient // for send tokens and unrecorded results
+	redis     redis.UniversalClient // for send tokens and pending results
 	sender    emailProvider
 	storage   *blob.Bucket // of attachments
 	monitor   *asynqueue.Monitor

@@ -10,10 +10,10 @@ import (
 	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/pace"
+	"email-gateway/worker/internal/pendingresults"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/status"
-	"email-gateway/worker/internal/unrecorded"
 )
 
 // sending is the pipeline of emails with what limits it.
@@ -55,7 +55,7 @@ func (p program) newSending() sending {
 		}),
 		Links:   pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: s.metrics, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
-		Sent: s.limit.Sent, Results: unrecorded.New(p.redis), Database: s.database, Tracer: p.traces.Tracer(),
+		Sent: s.limit.Sent, PendingResults: pendingresults.New(p.redis), Database: s.database, Tracer: p.traces.Tracer(),
 	})
 	return s
 }

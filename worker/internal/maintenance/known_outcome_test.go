@@ -81,7 +81,7 @@ func TestOutcomes_KnownResult(t *testing.T) {
 		token(t, d, refused): sent(refused, email.EventReceived), // no path of a timeline
 	}}
 	outcomes := maintenance.Outcomes{
-		Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, Results: results, Wake: d.Store.WakeNamed,
+		Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, PendingResults: results, Wake: d.Store.WakeNamed,
 	}
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	run(t, maintenance.NewRescuer(maintenance.RescuerParams{
@@ -110,7 +110,7 @@ func TestOutcomes_RedisDoesNotAnswer(t *testing.T) {
 	run(t, maintenance.NewRescuer(maintenance.RescuerParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Queue: newQueue(t), Registry: registry, Actions: maintenance.NewActions(registry), After: time.Second,
 		Outcomes: maintenance.Outcomes{
-			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, Results: results, Wake: d.Store.WakeNamed,
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, PendingResults: results, Wake: d.Store.WakeNamed,
 		},
 	}))
 	lost := d.Accept(t, d.Company(t), nil)

@@ -28,8 +28,8 @@ type Outcomes struct {
 	Window    time.Duration
 	Processes Processes
 	Breaker   Breaker // nil = the breaker is always closed
-	// Results finds results that workers could not record; nil = there are none.
-	Results Results
+	// PendingResults finds results that workers could not record; nil = there are none.
+	PendingResults PendingResults
 	// Wake makes all dispatchers read the lanes of the emails, since a dispatcher may have seen a lane empty.
 	Wake func(ctx context.Context, lanes []lane.Named) error
 }
@@ -39,8 +39,8 @@ type Breaker interface {
 	Breaker(ctx context.Context) (breaker.Breaker, error)
 }
 
-// Results finds results of attempts that workers could not write to Postgres, by their claim tokens.
-type Results interface {
+// PendingResults finds results of attempts that workers could not write to Postgres, by their claim tokens.
+type PendingResults interface {
 	Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]outbox.Transition, error)
 	// MarkRecorded is called after a result has been written: its worker then does not count the email again.
 	MarkRecorded(ctx context.Context, token uuid.UUID) error
@@ -76,7 +76,7 @@ func (o Outcomes) end(ctx context.Context, unknown []dispatch.UnknownOutcome, gu
 				done, err := o.Advancer.Advance(ctx, t)
 				if done.Applied {
 					moved[i], recorded[i], again[i] = true, true, t.Status == email.RetryScheduled
-					err = o.Results.MarkRecorded(ctx, u.Token)
+					err = o.PendingResults.MarkRecorded(ctx, u.Token)
 				}
 				if done.Applied || done.Locked || store.IsOutage(err) {
 					return err
@@ -105,14 +105,14 @@ func (o Outcomes) end(ctx context.Context, unknown []dispatch.UnknownOutcome, gu
 
 // find returns the results of the attempts that their workers could not record.
 func (o Outcomes) find(ctx context.Context, unknown []dispatch.UnknownOutcome) (map[uuid.UUID]outbox.Transition, error) {
-	if o.Results == nil {
+	if o.PendingResults == nil {
 		return nil, nil
 	}
 	tokens := make([]uuid.UUID, len(unknown))
 	for i, u := range unknown {
 		tokens[i] = u.Token
 	}
-	return o.Results.Find(ctx, tokens)
+	return o.PendingResults.Find(ctx, tokens)
 }
 
 // next returns the transition of an email. An abandoned claim first waits for feedback, unless the window is 0. After that the

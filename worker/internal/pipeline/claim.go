@@ -57,9 +57,9 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
 		t.GiveWay = false // the claim may be committed; then only this worker can finish the email
-		k := keep(p.Results, log, a.release(claimUnanswered, nil))
+		pending := startPending(p.PendingResults, log, a.release(claimUnanswered, nil))
 		claimed, err = p.recorder.retryUntilAnswered(ctx, &t)
-		a.givenUp = k.end()
+		a.givenUp = pending.end()
 	}
 	// Only this attempt has the token: an earlier execution of this statement won the claim and its
 	// answer was lost. That may have been one by database/sql, which repeats a statement after a

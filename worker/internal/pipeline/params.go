@@ -99,8 +99,8 @@ type Params struct {
 	// Sent is called for each accepted email with the time from its task's receipt to its recorded
 	// result. Optional.
 	Sent func(took time.Duration)
-	// Results keeps results for the dispatchers while the database does not answer. Optional.
-	Results Results
+	// PendingResults stores results for the dispatchers while the database does not answer. Optional.
+	PendingResults PendingResults
 	// Database receives failed and late statements. Optional.
 	Database Database
 	// Tracer creates the spans of an attempt's steps.

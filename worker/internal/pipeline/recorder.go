@@ -16,9 +16,9 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// maxPendingResults bounds the results that wait for other transactions' locks in the background.
+// maxLockedResults bounds the results that wait for other transactions' locks in the background.
 // Further ones wait in their task.
-const maxPendingResults = 256
+const maxLockedResults = 256
 
 // recorder writes the results of attempts to Postgres.
 type recorder struct {
@@ -31,7 +31,7 @@ type recorder struct {
 }
 
 func newRecorder(p *Params, postponer *postponer) *recorder {
-	return &recorder{Params: p, postponer: postponer, slots: make(chan struct{}, maxPendingResults)}
+	return &recorder{Params: p, postponer: postponer, slots: make(chan struct{}, maxLockedResults)}
 }
 
 // record writes the result of an attempt. The provider has answered, so the write is repeated until
@@ -41,10 +41,10 @@ func newRecorder(p *Params, postponer *postponer) *recorder {
 // in the same way for refusedTime, since the email would be sent again without it. applied is also
 // false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
 // late acceptance is recorded, unless there is one already. t is then the transition that was applied. While the database does
-// not answer, the result is kept for the dispatchers.
+// not answer, the result is stored for the dispatchers.
 func (r *recorder) record(log *slog.Logger, a *attempt, t *outbox.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
-	k := keep(r.Results, log, *t)
+	pending := startPending(r.PendingResults, log, *t)
 	done, err := r.advance(ctx, t)
 	if store.IsOutage(err) {
 		r.Database.Failed()
@@ -63,13 +63,13 @@ func (r *recorder) record(log *slog.Logger, a *attempt, t *outbox.Transition) (a
 	case done.Locked:
 		log.Warn("email locked by another transaction, repeating until the attempt's result is recorded", "ended", t.Status)
 	default:
-		return r.recorded(log, a, t, k, done, err)
+		return r.recorded(log, a, t, pending, done, err)
 	}
-	if r.recordLater(log, a, *t, k) {
+	if r.recordLater(log, a, *t, pending) {
 		return false, nil
 	}
 	done, err = r.retryUntilAnswered(ctx, t)
-	return r.recorded(log, a, t, k, done, err)
+	return r.recorded(log, a, t, pending, done, err)
 }
 
 // advance applies a result. A release that comes too late, because another process has ended the attempt with an unknown
@@ -84,8 +84,8 @@ func (r *recorder) advance(ctx context.Context, t *outbox.Transition) (outbox.Ad
 }
 
 // recorded handles the result of that write.
-func (r *recorder) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, k *kept, done outbox.Advanced, err error) (applied bool, _ error) {
-	found := k.end() && err == nil && k.remove()
+func (r *recorder) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, pending *pendingResult, done outbox.Advanced, err error) (applied bool, _ error) {
+	found := pending.end() && err == nil && pending.remove()
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
@@ -106,7 +106,7 @@ func (r *recorder) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, 
 
 // recordLater repeats the write in the background and reports whether there was a slot for it. If
 // the worker dies meanwhile, the rescuer finds the email when its lease ends.
-func (r *recorder) recordLater(log *slog.Logger, a *attempt, t outbox.Transition, k *kept) bool {
+func (r *recorder) recordLater(log *slog.Logger, a *attempt, t outbox.Transition, pending *pendingResult) bool {
 	select {
 	case r.slots <- struct{}{}:
 	default:
@@ -116,7 +116,7 @@ func (r *recorder) recordLater(log *slog.Logger, a *attempt, t outbox.Transition
 	r.running.Go(func() {
 		defer func() { <-r.slots }()
 		done, err := r.retryUntilAnswered(context.Background(), &t)
-		applied, err := r.recorded(log, a, &t, k, done, err)
+		applied, err := r.recorded(log, a, &t, pending, done, err)
 		switch {
 		case err != nil:
 			log.Error("the result of an attempt was not recorded", "error", email.MaskText(err.Error()))

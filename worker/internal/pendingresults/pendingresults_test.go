@@ -1,4 +1,4 @@
-package unrecorded_test
+package pendingresults_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store/outbox"
-	"email-gateway/worker/internal/unrecorded"
+	"email-gateway/worker/internal/pendingresults"
 )
 
 func newRedis(t *testing.T) *redis.Client {
@@ -61,7 +61,7 @@ func results() map[string]outbox.Transition {
 
 func TestResults(t *testing.T) {
 	t.Parallel()
-	r := unrecorded.New(newRedis(t))
+	r := pendingresults.New(newRedis(t))
 	want := make(map[uuid.UUID]outbox.Transition)
 	tokens := []uuid.UUID{uuid.New()} // of no result
 	for name, result := range results() {
@@ -98,7 +98,7 @@ func TestResults_NoPersonalData(t *testing.T) {
 	client := newRedis(t)
 	result, said := results()["failed"], "ana.souza@example.com 529.982.247-25 "+strings.Repeat("á", 100_000)
 	result.ErrorReason, result.Events[1].Metadata = said, map[string]any{"errorMessage": said}
-	if err := unrecorded.New(client).Store(t.Context(), result); err != nil {
+	if err := pendingresults.New(client).Store(t.Context(), result); err != nil {
 		t.Fatal(err)
 	}
 	key := "email-gateway:result:" + result.Token.String()
@@ -137,7 +137,7 @@ func (h half) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 func TestResults_FindWithHalfOfRedis(t *testing.T) {
 	t.Parallel()
 	client, lost, there := newRedis(t), uuid.New(), results()["sent"]
-	r := unrecorded.New(client)
+	r := pendingresults.New(client)
 	if err := r.Store(t.Context(), there); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestResults_ForeignValue(t *testing.T) {
 	client := newRedis(t)
 	change := func(kind string, change func(map[string]any)) string {
 		token := results()[kind]
-		if err := unrecorded.New(client).Store(t.Context(), token); err != nil {
+		if err := pendingresults.New(client).Store(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
 		key := "email-gateway:result:" + token.Token.String()
@@ -190,7 +190,7 @@ func TestResults_ForeignValue(t *testing.T) {
 		if err := client.Set(t.Context(), key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := unrecorded.New(client).Find(t.Context(), []uuid.UUID{token}); len(found) != 0 || err != nil {
+		if found, err := pendingresults.New(client).Find(t.Context(), []uuid.UUID{token}); len(found) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
 		client.Del(t.Context(), key)
@@ -199,7 +199,7 @@ func TestResults_ForeignValue(t *testing.T) {
 	key := "email-gateway:result:" + token.String()
 	client.LPush(t.Context(), key, "x")
 	defer client.Del(t.Context(), key)
-	if found, err := unrecorded.New(client).Find(t.Context(), []uuid.UUID{token}); len(found) != 0 || err != nil {
+	if found, err := pendingresults.New(client).Find(t.Context(), []uuid.UUID{token}); len(found) != 0 || err != nil {
 		t.Errorf("a list: %v, %v", found, err)
 	}
 }
@@ -210,7 +210,7 @@ func TestResults_FindWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		_ = client.Close()
-		r := unrecorded.New(client)
+		r := pendingresults.New(client)
 		fails := func() bool {
 			found, err := r.Find(t.Context(), []uuid.UUID{uuid.New()})
 			if len(found) > 0 {

@@ -1,9 +1,9 @@
-// Package unrecorded keeps in Redis the results of attempts that a worker cannot write to Postgres at present. A dispatcher
+// Package pendingresults stores in Redis the results of attempts that a worker cannot write to Postgres at present. A dispatcher
 // that would end such an attempt with an unknown outcome, because its lease is over, writes the result instead.
 //
 // A result is stored under the attempt's random claim token, and is the same write as the worker's own: Postgres accepts it
 // only while the email belongs to the attempt. So a lost key only means that the outcome is unknown, as it is without Redis.
-package unrecorded
+package pendingresults
 
 import (
 	"context"

@@ -18,22 +18,22 @@ import (
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/pendingresults"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/redistest"
-	"email-gateway/worker/internal/unrecorded"
 )
 
 // countedResults counts how often a result is stored.
 type countedResults struct {
-	pipeline.Results
+	pipeline.PendingResults
 	stores atomic.Int64
 }
 
 func (c *countedResults) Store(ctx context.Context, t outbox.Transition) error {
 	defer c.stores.Add(1)
-	return c.Results.Store(ctx, t)
+	return c.PendingResults.Store(ctx, t)
 }
 
 // rescue runs the rescuer of a dispatcher with a Postgres that answers, and no feedback window.
@@ -51,7 +51,7 @@ func (b *bench) rescue(t *testing.T, client redis.UniversalClient) *prometheus.R
 		Log: log, Store: b.Store, Queue: publisher, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Second,
 		Outcomes: maintenance.Outcomes{
 			Advancer: steps.New(registry).Watch(b.Store.NewAdvancer(), log), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(),
-			Processes: b.Store, Results: unrecorded.New(client), Wake: b.Store.WakeNamed,
+			Processes: b.Store, PendingResults: pendingresults.New(client), Wake: b.Store.WakeNamed,
 		},
 	})
 	if err := rescuer.Start(t.Context(), nil); err != nil {
@@ -88,9 +88,9 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 			client := redis.NewClient(o)
 			t.Cleanup(func() { _ = client.Close() })
 			var begun, cut atomic.Bool
-			registry, results := prometheus.NewRegistry(), &countedResults{Results: unrecorded.New(client)}
+			registry, results := prometheus.NewRegistry(), &countedResults{PendingResults: pendingresults.New(client)}
 			b := newBench(t, func(p *pipeline.Params) {
-				p.Results, p.Metrics = results, pipeline.NewMetrics(registry)
+				p.PendingResults, p.Metrics = results, pipeline.NewMetrics(registry)
 				p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
 					if tr.Guard == outbox.GuardClaim && !begun.Swap(true) {
 						cut.Store(true)

@@ -1,4 +1,4 @@
-package unrecorded
+package pendingresults
 
 import "time"
 
