@@ -16,7 +16,7 @@ import (
 const (
 	// countInterval is the minimum age of a mailing's numbers at which they are counted again.
 	countInterval = time.Second
-	// lastInterval is the minimum time between two counts of a mailing that is about to end; turns.Pacer
+	// lastInterval is the minimum time between two counts of a mailing that is about to end; fairloop.Schedule
 	// makes it longer if the counts are slow.
 	lastInterval = 50 * time.Millisecond
 	// idleLimit is the longest pause between two counts of a mailing that has no mark and whose numbers do not

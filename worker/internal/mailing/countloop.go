@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/shared/service"
 	mailingstore "email-gateway/shared/store/mailing"
-	"email-gateway/worker/internal/turns"
+	"email-gateway/worker/internal/fairloop"
 )
 
 // countLoop counts some of the mailings, one after another. Companies take turns. Of each company, those that were never counted
@@ -22,7 +22,7 @@ type countLoop struct {
 	params    CounterParams
 	completed prometheus.Counter
 	counts    func(mailingstore.OpenMailing) bool
-	rest      turns.Pacer
+	schedule  fairloop.Schedule
 	last      map[uuid.UUID]counted
 	wake      chan struct{}
 	timer     *time.Timer // for the next wake-up; nil = none yet
@@ -42,7 +42,7 @@ type counted struct {
 }
 
 func newCountLoop(p CounterParams, completed prometheus.Counter, counts func(mailingstore.OpenMailing) bool) *countLoop {
-	c := &countLoop{params: p, completed: completed, counts: counts, rest: make(turns.Pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
+	c := &countLoop{params: p, completed: completed, counts: counts, schedule: make(fairloop.Schedule), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
 	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
 	return c
 }
@@ -60,11 +60,11 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 	c.keep(ids)
 	now := time.Now()
 	open = slices.DeleteFunc(open, func(m mailingstore.OpenMailing) bool {
-		return !c.rest.Due(m.ID, now) || m.CountedAt != nil && c.fresh(m)
+		return !c.schedule.Due(m.ID, now) || m.CountedAt != nil && c.fresh(m)
 	})
-	slices.SortStableFunc(open, func(a, b mailingstore.OpenMailing) int { return c.rest.LongerDue(a.ID, b.ID) })
+	slices.SortStableFunc(open, func(a, b mailingstore.OpenMailing) int { return c.schedule.LongerDue(a.ID, b.ID) })
 	var errs []error
-	left := turns.Pass(open, func(m mailingstore.OpenMailing) uuid.UUID { return m.CompanyID }, turns.PassTime, func(m mailingstore.OpenMailing) {
+	left := fairloop.Pass(open, func(m mailingstore.OpenMailing) uuid.UUID { return m.CompanyID }, fairloop.PassTime, func(m mailingstore.OpenMailing) {
 		errs = append(errs, c.count(ctx, m.ID))
 	})
 	c.scheduleCompletionCheck()
@@ -75,7 +75,7 @@ func (c *countLoop) count(ctx context.Context, id uuid.UUID) error {
 	start := time.Now()
 	tally, err := c.params.Store.CountMailing(ctx, id)
 	if err != nil {
-		c.rest.WaitLong(id, start, countInterval, idleLimit)
+		c.schedule.PostponeLong(id, start, countInterval, idleLimit)
 		return fmt.Errorf("mailing %s: %w", id, err)
 	}
 	c.note(id, tally, time.Since(start))
@@ -92,9 +92,9 @@ func (c *countLoop) count(ctx context.Context, id uuid.UUID) error {
 // sleep schedules the next count of a mailing. start is when its last count began.
 func (c *countLoop) sleep(id uuid.UUID, start time.Time) {
 	if ends := c.last[id].ends; ends.IsZero() {
-		c.rest.Wait(id, start, countInterval)
+		c.schedule.Postpone(id, start, countInterval)
 	} else {
-		c.rest.WaitShortly(id, start, max(time.Until(ends), lastInterval))
+		c.schedule.PostponeBriefly(id, start, max(time.Until(ends), lastInterval))
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *countLoop) sleep(id uuid.UUID, start time.Time) {
 func (c *countLoop) scheduleCompletionCheck() {
 	var first time.Time
 	for id, counted := range c.last {
-		if due := c.rest[id]; !counted.ends.IsZero() && (first.IsZero() || due.Before(first)) {
+		if due := c.schedule[id]; !counted.ends.IsZero() && (first.IsZero() || due.Before(first)) {
 			first = due
 		}
 	}
@@ -146,7 +146,7 @@ func (c *countLoop) note(id uuid.UUID, tally mailingstore.Tally, took time.Durat
 	}
 	now.pause = min(countInterval<<min(now.idle, 8), idleLimit)
 	if now.idle > 0 {
-		now.pause = max(now.pause, min(turns.RestPerWork*took, idleLimit))
+		now.pause = max(now.pause, min(fairloop.RestPerWork*took, idleLimit))
 	}
 	c.last[id] = now
 }
@@ -168,9 +168,9 @@ func (now counted) expectedEnd(before counted) time.Time {
 
 // keep drops the loop's state of all mailings except these.
 func (c *countLoop) keep(ids map[uuid.UUID]bool) {
-	c.rest.Keep(ids)
+	c.schedule.Retain(ids)
 	for id := range c.last {
-		if _, known := c.rest[id]; !known {
+		if _, known := c.schedule[id]; !known {
 			delete(c.last, id)
 		}
 	}

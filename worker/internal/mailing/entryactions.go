@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/store"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
-	"email-gateway/worker/internal/turns"
+	"email-gateway/worker/internal/fairloop"
 )
 
 const (
@@ -56,14 +56,14 @@ type EntryActionLoopParams struct {
 // ended, or sends the failed ones again.
 type EntryActionLoop struct {
 	*service.Loop
-	params  EntryActionLoopParams
-	changed *prometheus.CounterVec
-	rest    turns.Pacer
+	params   EntryActionLoopParams
+	changed  *prometheus.CounterVec
+	schedule fairloop.Schedule
 }
 
 // NewEntryActionLoop makes an EntryActionLoop that is not running yet.
 func NewEntryActionLoop(p EntryActionLoopParams) *EntryActionLoop {
-	l := &EntryActionLoop{params: p, rest: make(turns.Pacer), changed: prometheus.NewCounterVec(prometheus.CounterOpts{
+	l := &EntryActionLoop{params: p, schedule: make(fairloop.Schedule), changed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mailing_settled_entries_total", Help: "Mailing entries that were cancelled (cancel) or sent again (retry-failed).",
 	}, []string{"kind"})}
 	for _, kind := range []mailingstore.EntryAction{mailingstore.ActionCancel, mailingstore.ActionRetryFailed} {
@@ -84,12 +84,12 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 	for _, m := range mailings {
 		ids[m.ID] = true
 	}
-	l.rest.Keep(ids)
+	l.schedule.Retain(ids)
 	now := time.Now()
-	mailings = slices.DeleteFunc(mailings, func(m mailingstore.ActionMailing) bool { return !l.rest.Due(m.ID, now) })
-	slices.SortStableFunc(mailings, func(a, b mailingstore.ActionMailing) int { return l.rest.LongerDue(a.ID, b.ID) })
+	mailings = slices.DeleteFunc(mailings, func(m mailingstore.ActionMailing) bool { return !l.schedule.Due(m.ID, now) })
+	slices.SortStableFunc(mailings, func(a, b mailingstore.ActionMailing) int { return l.schedule.LongerDue(a.ID, b.ID) })
 	var errs []error
-	left := turns.Pass(mailings, func(m mailingstore.ActionMailing) uuid.UUID { return m.CompanyID }, turns.PassTime, func(m mailingstore.ActionMailing) {
+	left := fairloop.Pass(mailings, func(m mailingstore.ActionMailing) uuid.UUID { return m.CompanyID }, fairloop.PassTime, func(m mailingstore.ActionMailing) {
 		again, err := l.apply(ctx, m.ID)
 		more = more || again
 		errs = append(errs, err)
@@ -107,17 +107,17 @@ func (l *EntryActionLoop) apply(ctx context.Context, id uuid.UUID) (more bool, e
 		return locked, err
 	})
 	if err != nil {
-		l.rest.Wait(id, start, actionInterval)
+		l.schedule.Postpone(id, start, actionInterval)
 		return false, fmt.Errorf("mailing %s: %w", id, err)
 	}
 	if n := int(moved.Load()) + done.Cancelled; n > 0 {
 		l.changed.WithLabelValues(string(done.Kind)).Add(float64(n))
 	}
-	l.rest.Worked(id)
+	l.schedule.Requeue(id)
 	switch {
 	case done.More:
 	case done.Left:
-		l.rest.Wait(id, start, actionInterval)
+		l.schedule.Postpone(id, start, actionInterval)
 	case done.Kind != "":
 		l.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
 	}

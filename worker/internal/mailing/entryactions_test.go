@@ -20,8 +20,8 @@ import (
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/fairloop"
 	"email-gateway/worker/internal/mailing"
-	"email-gateway/worker/internal/turns"
 )
 
 func (b bench) applyActions(t *testing.T, advancer mailing.Advancer) {
@@ -249,7 +249,7 @@ func TestEntryActionLoop_CompaniesTakeTurns(t *testing.T) {
 		if _, err := b.Store.RetryFailedEntries(t.Context(), other.company, failed); err != nil {
 			t.Error(err)
 		}
-		waittest.Until(t, "the time of a pass is over", func() bool { return time.Since(began) >= turns.PassTime })
+		waittest.Until(t, "the time of a pass is over", func() bool { return time.Since(began) >= fairloop.PassTime })
 	}}
 	start(t, mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
 		Log: slog.New(slog.DiscardHandler), Store: s, Advancer: b.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),

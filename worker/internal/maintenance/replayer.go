@@ -21,7 +21,7 @@ import (
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/turns"
+	"email-gateway/worker/internal/fairloop"
 )
 
 const (
@@ -61,14 +61,14 @@ type ReplayerParams struct {
 // Replayer processes bulk requests for dead letters: retry or discard.
 type Replayer struct {
 	*service.Loop
-	params  ReplayerParams
-	letters *prometheus.CounterVec
-	rest    turns.Pacer
+	params   ReplayerParams
+	letters  *prometheus.CounterVec
+	schedule fairloop.Schedule
 }
 
 // NewReplayer makes a replayer that is not running yet.
 func NewReplayer(p ReplayerParams) *Replayer {
-	r := &Replayer{params: p, rest: make(turns.Pacer), letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+	r := &Replayer{params: p, schedule: make(fairloop.Schedule), letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dead_letters_replayed_total",
 		Help: "Dead letters of bulk requests by action (retry, discard) and result (done, skipped, failed).",
 	}, []string{"action", "outcome"})}
@@ -93,18 +93,18 @@ func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	for _, d := range due {
 		ids[d.ID] = true
 	}
-	r.rest.Keep(ids)
+	r.schedule.Retain(ids)
 	now := time.Now()
-	due = slices.DeleteFunc(due, func(d deadletter.DueReplay) bool { return !r.rest.Due(d.ID, now) })
-	slices.SortStableFunc(due, func(a, b deadletter.DueReplay) int { return r.rest.LongerDue(a.ID, b.ID) })
+	due = slices.DeleteFunc(due, func(d deadletter.DueReplay) bool { return !r.schedule.Due(d.ID, now) })
+	slices.SortStableFunc(due, func(a, b deadletter.DueReplay) int { return r.schedule.LongerDue(a.ID, b.ID) })
 	var errs []error
-	left := turns.Pass(due, func(d deadletter.DueReplay) uuid.UUID { return d.CompanyID }, turns.PassTime, func(d deadletter.DueReplay) {
+	left := fairloop.Pass(due, func(d deadletter.DueReplay) uuid.UUID { return d.CompanyID }, fairloop.PassTime, func(d deadletter.DueReplay) {
 		start := time.Now()
 		again, err := r.work(ctx, d.ID)
 		more = more || again
-		r.rest.Worked(d.ID)
+		r.schedule.Requeue(d.ID)
 		if err != nil {
-			r.rest.WaitShortly(d.ID, start, replayInterval)
+			r.schedule.PostponeBriefly(d.ID, start, replayInterval)
 		}
 		if errors.Is(err, deadletter.ErrReplayLocked) { // an error would delay the replays of other companies
 			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", d.ID)

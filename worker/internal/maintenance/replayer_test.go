@@ -22,8 +22,8 @@ import (
 	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/fairloop"
 	"email-gateway/worker/internal/maintenance"
-	"email-gateway/worker/internal/turns"
 )
 
 // flaky is a store whose first retries return err.
@@ -300,7 +300,7 @@ func (s *slowFor) WorkReplay(
 	}
 	slow := *round.CompanyID == s.company
 	if slow {
-		waittest.Until(s.t, "the time of a pass is over", func() bool { return time.Since(began) >= turns.PassTime })
+		waittest.Until(s.t, "the time of a pass is over", func() bool { return time.Since(began) >= fairloop.PassTime })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package turns divides the time of a loop between companies, when the loop works on a list of items one after another.
-package turns
+// Package fairloop divides the time of a loop between companies, when the loop works on a list of items one after another.
+package fairloop
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package turns_test
+package fairloop_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"email-gateway/worker/internal/turns"
+	"email-gateway/worker/internal/fairloop"
 )
 
 // A pass without time gives each company one turn; one with time processes everything, still in turns.
@@ -29,12 +29,12 @@ func TestPass(t *testing.T) {
 		{"enough time", time.Hour, []string{"a1", "b1", "all", "a2", "b2", "a3"}, false},
 	} {
 		var got []string
-		left := turns.Pass(items, func(i item) uuid.UUID { return i.company }, c.limit, func(i item) { got = append(got, i.name) })
+		left := fairloop.Pass(items, func(i item) uuid.UUID { return i.company }, c.limit, func(i item) { got = append(got, i.name) })
 		if diff := cmp.Diff(c.want, got); diff != "" || left != c.left {
 			t.Errorf("%s: left %v, (-want +got)\n%s", c.name, left, diff)
 		}
 	}
-	if turns.Pass(items[3:4], func(i item) uuid.UUID { return i.company }, 0, func(item) {}) {
+	if fairloop.Pass(items[3:4], func(i item) uuid.UUID { return i.company }, 0, func(item) {}) {
 		t.Error("an item is left of one")
 	}
 }
