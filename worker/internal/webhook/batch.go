@@ -184,7 +184,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	if !b.held.mayAttempt() || b.isOver() {
 		return false
 	}
-	defer time.AfterFunc(slow, func() {
+	defer time.AfterFunc(slowAfter, func() {
 		b.limits.limitToOne() // further requests to the endpoint count as unhealthy
 		b.slots.markSlow(slot)
 	}).Stop()

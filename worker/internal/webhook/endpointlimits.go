@@ -12,8 +12,8 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// slow is the duration from which a response counts as slow, which lowers the limit.
-const slow = 2 * time.Second
+// slowAfter is the duration from which a response counts as slow, which lowers the limit.
+const slowAfter = 2 * time.Second
 
 // shortestInterval and longestInterval limit the interval between requests to an endpoint that throttles.
 const shortestInterval, longestInterval = 10 * time.Millisecond, time.Second
@@ -98,7 +98,7 @@ func (l *endpointLimits) pace(ctx context.Context, stopped func() bool) {
 
 // adapt adjusts the limit and the interval after an attempt. slowest means that the endpoint throttles at the lowest rate.
 func (l *endpointLimits) adapt(o Outcome, start time.Time) (slowest bool) {
-	if o.Took > slow || !o.Delivered && !o.Refused() && !o.Throttled() {
+	if o.Took > slowAfter || !o.Delivered && !o.Refused() && !o.Throttled() {
 		l.limitToOne()
 		return o.Throttled() // and the interval would be longer
 	}

@@ -24,7 +24,7 @@ const (
 // server serves one endpoint while it has its lease.
 type server struct {
 	*Service
-	store  turns
+	store  limitedStore
 	lease  hooks.Lease
 	held   *held
 	limits *endpointLimits
@@ -52,7 +52,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		}
 	}()
 	go s.renew(ctx, cancel, lease, h)
-	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, limits: s.limitsOf(w.EndpointID)}
+	serving := &server{Service: s, store: limitedStore{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, limits: s.limitsOf(w.EndpointID)}
 	defer s.saveLimits(w.EndpointID, serving.limits)
 	for {
 		more, err := serving.round(ctx)

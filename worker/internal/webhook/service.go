@@ -127,7 +127,7 @@ type Service struct {
 // New makes a Service that is not running yet.
 func New(p Params) *Service {
 	s := &Service{
-		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
+		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(maxStatements, maxStatementsPerCompany),
 		most: mostActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
 		failures: newFailures(), schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}

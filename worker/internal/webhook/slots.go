@@ -14,7 +14,7 @@ import (
 // requests if one is free: if endpoints of many companies begin to hang at the same time, they occupy the other slots
 // for 2 s, not until their requests time out.
 type slots struct {
-	most, perCompany, unhealthy, slow int
+	max, maxPerCompany, maxUnhealthy, maxSlow int
 
 	mu            sync.Mutex
 	used          int
@@ -30,7 +30,7 @@ type waiter struct {
 	unhealthy bool
 	entered   chan struct{}
 
-	slow, left bool
+	isSlow, left bool
 }
 
 // slowFactor is the number of slots for slow requests per other slot. A request that waits for its response takes
@@ -39,7 +39,7 @@ const slowFactor = 4
 
 func newSlots(limit, perCompany int) *slots {
 	return &slots{
-		most: limit, perCompany: min(perCompany, limit), unhealthy: max(limit/2, 1), slow: slowFactor * limit,
+		max: limit, maxPerCompany: min(perCompany, limit), maxUnhealthy: max(limit/2, 1), maxSlow: slowFactor * limit,
 		usedOfCompany: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]*waiter{},
 	}
 }
@@ -80,10 +80,10 @@ func (s *slots) leave(w *waiter) {
 func (s *slots) markSlow(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.left || s.usedSlow >= s.slow {
+	if w.left || s.usedSlow >= s.maxSlow {
 		return
 	}
-	w.slow = true
+	w.isSlow = true
 	s.usedSlow++
 	s.releaseSlot(w)
 	s.admit()
@@ -99,7 +99,7 @@ func (s *slots) releaseSlot(w *waiter) {
 
 func (s *slots) release(w *waiter) {
 	w.left = true
-	if w.slow {
+	if w.isSlow {
 		s.usedSlow--
 	} else {
 		s.releaseSlot(w)
@@ -112,7 +112,7 @@ func (s *slots) release(w *waiter) {
 
 // admit gives free slots to waiters, one of each company in turn.
 func (s *slots) admit() {
-	for skipped := 0; s.used < s.most && skipped < len(s.turns); {
+	for skipped := 0; s.used < s.max && skipped < len(s.turns); {
 		company := s.turns[0]
 		s.turns = s.turns[1:]
 		w := s.next(company)
@@ -137,11 +137,11 @@ func (s *slots) admit() {
 
 // next returns the company's first waiter that may enter.
 func (s *slots) next(company uuid.UUID) *waiter {
-	if s.usedOfCompany[company] >= s.perCompany {
+	if s.usedOfCompany[company] >= s.maxPerCompany {
 		return nil
 	}
 	for _, w := range s.waiting[company] {
-		if !w.unhealthy || s.usedUnhealthy < s.unhealthy {
+		if !w.unhealthy || s.usedUnhealthy < s.maxUnhealthy {
 			return w
 		}
 	}
