@@ -27,5 +27,5 @@ func IsOutage(err error) bool { return pg.IsOutage(err) }
 // LockWait is the maximum wait of a request for rows that another transaction has locked.
 const LockWait = pg.LockWait
 
-// FewestConns is how many connections a pool needs so that its callers never wait for each other.
-const FewestConns = pg.FewestConns
+// MinConns is how many connections a pool needs so that its callers never wait for each other.
+const MinConns = pg.MinConns

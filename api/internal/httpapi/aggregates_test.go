@@ -365,7 +365,7 @@ func TestAggregate_TooLarge(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	waiting := g.accept(t, emailBody(about("42", "Z")))
-	fillAggregate(t, g, "42", "A", email.Sent, outbox.MostAggregateEmails)
+	fillAggregate(t, g, "42", "A", email.Sent, outbox.MaxAggregateEmails)
 	cancel := func() reply {
 		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
 	}

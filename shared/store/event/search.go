@@ -24,15 +24,15 @@ WITH RECURSIVE search (low, high) AS (
 )
 SELECT low FROM search ORDER BY high - low LIMIT 1`
 
-// longestTransaction is the maximum age of a row of the feed when it gets its position: created_at is the time when its
+// maxTransaction is the maximum age of a row of the feed when it gets its position: created_at is the time when its
 // transaction began. Transactions of the gateway take a minute at most.
-const longestTransaction = time.Hour
+const maxTransaction = time.Hour
 
 // Before returns a cursor before all of the company's events that were recorded at the time or later. Up to an hour of
 // earlier events may follow it.
 func (s *Store) Before(ctx context.Context, company uuid.UUID, at time.Time) (Cursor, error) {
 	var position int64
-	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(-longestTransaction)); err != nil {
+	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(-maxTransaction)); err != nil {
 		return Cursor{}, fmt.Errorf("search events by time: %w", err)
 	}
 	return Behind(position), nil
@@ -42,7 +42,7 @@ func (s *Store) Before(ctx context.Context, company uuid.UUID, at time.Time) (Cu
 // later events.
 func (s *Store) After(ctx context.Context, company uuid.UUID, at time.Time) (Cursor, error) {
 	var position int64
-	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(longestTransaction)); err != nil {
+	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(maxTransaction)); err != nil {
 		return Cursor{}, fmt.Errorf("search events by time: %w", err)
 	}
 	return Behind(position), nil

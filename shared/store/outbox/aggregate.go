@@ -38,12 +38,12 @@ func (e *AggregateTakenError) Error() string {
 // the wait for it timed out.
 var ErrAggregateBusy = errors.New("another transaction is changing an email of this aggregate and event type")
 
-// ErrAggregateTooLarge: emails of more than MostAggregateEmails event types exist about one thing.
+// ErrAggregateTooLarge: emails of more than MaxAggregateEmails event types exist about one thing.
 var ErrAggregateTooLarge = errors.New("the aggregate has too many event types")
 
-// MostAggregateEmails is how many emails about one thing are listed, and so cancelled in one transaction: it uses one of the few tries
+// MaxAggregateEmails is how many emails about one thing are listed, and so cancelled in one transaction: it uses one of the few tries
 // of all companies for locks, and other requests wait for one for a few seconds.
-const MostAggregateEmails = 1000
+const MaxAggregateEmails = 1000
 
 // LockWait is the maximum wait for an email that another transaction is changing. It is longer than a commit takes; a
 // program may keep its transaction open longer.
@@ -159,13 +159,13 @@ LEFT JOIN email_logs l ON l.outbox_id = newest.outbox_id AND l.company_id = $1
 ORDER BY newest.event_type`
 
 // AggregateEmails lists the company's newest email of each event type about one thing. If there are more than
-// MostAggregateEmails, the error is ErrAggregateTooLarge.
+// MaxAggregateEmails, the error is ErrAggregateTooLarge.
 func (s *Store) AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]AggregateEmail, error) {
 	found := []AggregateEmail{}
-	if err := s.db.SelectContext(ctx, &found, aggregateEmailsSQL, company, aggregateType, aggregateID, MostAggregateEmails+1); err != nil {
+	if err := s.db.SelectContext(ctx, &found, aggregateEmailsSQL, company, aggregateType, aggregateID, MaxAggregateEmails+1); err != nil {
 		return nil, fmt.Errorf("list emails of aggregate: %w", pg.Translate(err))
 	}
-	if len(found) > MostAggregateEmails {
+	if len(found) > MaxAggregateEmails {
 		return nil, ErrAggregateTooLarge
 	}
 	return found, nil

@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// mostScheduled is how many scheduled emails of a company requests count by themselves: email_gateway_count_scheduled has the
+// maxScheduled is how many scheduled emails of a company requests count by themselves: email_gateway_count_scheduled has the
 // same number.
-const mostScheduled = 100_000
+const maxScheduled = 100_000
 
 // dueCountsSQL finds the companies whose scheduled emails requests do not count, and whose last count is too old. It reads quota_totals
 // and locks nothing. A company with less than a quarter of its quota left may be refused because of emails that have been sent. It is
@@ -28,7 +28,7 @@ ORDER BY t.company_id`
 // DueCounts returns the companies whose scheduled emails Count has to count.
 func (s *Store) DueCounts(ctx context.Context) ([]uuid.UUID, error) {
 	var due []uuid.UUID
-	if err := s.db.SelectContext(ctx, &due, dueCountsSQL, mostScheduled); err != nil {
+	if err := s.db.SelectContext(ctx, &due, dueCountsSQL, maxScheduled); err != nil {
 		return nil, fmt.Errorf("find scheduled emails to count: %w", pg.Translate(err))
 	}
 	return due, nil

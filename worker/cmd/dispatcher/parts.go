@@ -122,7 +122,7 @@ func (p program) reputation() *reputationstore.Store {
 // facts returns Redis's settings for gatewayctl doctor, which does not connect to Redis.
 func (p program) facts(ctx context.Context) map[string]any {
 	const listening = 1
-	found := map[string]any{"connections": p.db.DB().MaxConns() + listening, "leastConnections": store.FewestConns + listening}
+	found := map[string]any{"connections": p.db.DB().MaxConns() + listening, "leastConnections": store.MinConns + listening}
 	if keeps, err := p.publisher.Persistence(ctx); err == nil { // the probe reports an outage
 		found["redisKeeps"] = keeps
 	}

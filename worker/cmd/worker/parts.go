@@ -70,7 +70,7 @@ func (p program) reporter(s sending, consumers *consumers) *status.Reporter {
 			return map[string]any{
 				// Dispatchers of the previous release read concurrency, a number of emails, instead of neededMs.
 				"neededMs": needed.Milliseconds(), "concurrency": int(math.Ceil(needed.Seconds() * s.pacer.OwnRate())), "sendRate": s.pacer.Rate(), "consumers": consumers.bulk.working(),
-				maintenance.WindowFact: p.config.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.webhookDB.DB().MaxConns(), "leastConnections": 2 * store.FewestConns,
+				maintenance.WindowFact: p.config.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.webhookDB.DB().MaxConns(), "leastConnections": 2 * store.MinConns,
 				"sesAccess": p.sender.Access(), "keyIds": p.config.CPFCNPJKeys.IDs(), "unsubscribeLinks": p.links(),
 			}
 		},

@@ -41,7 +41,7 @@ func (p program) newSending() sending {
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
 	s.limit = inflight.New(inflight.Params{
 		Log: p.log, Pacer: s.pacer, Suspension: s.breaker.Suspension(), Database: s.database,
-		Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
+		Fixed: c.Concurrency, Min: config.MinConcurrency, Max: config.MaxConcurrency, Registry: p.registry,
 		InFlight: func(emails int) {
 			loader.For(emails)
 			advancer.For(emails)

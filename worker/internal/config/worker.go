@@ -50,17 +50,17 @@ type Worker struct {
 
 // Limits of the number of emails in flight if it follows the send rate.
 const (
-	// LeastConcurrency is the limit before the latency is known. It sends 200 emails per second at a latency of 50 ms.
-	LeastConcurrency = 10
-	// MostConcurrency limits a worker's memory. It sends 1,000 emails per second at a latency of half a second.
-	MostConcurrency = 512
+	// MinConcurrency is the limit before the latency is known. It sends 200 emails per second at a latency of 50 ms.
+	MinConcurrency = 10
+	// MaxConcurrency limits a worker's memory. It sends 1,000 emails per second at a latency of half a second.
+	MaxConcurrency = 512
 )
 
 // StartConcurrency returns the limit of emails in flight with which a worker starts.
-func (w *Worker) StartConcurrency() int { return cmp.Or(w.Concurrency, LeastConcurrency) }
+func (w *Worker) StartConcurrency() int { return cmp.Or(w.Concurrency, MinConcurrency) }
 
 // MaxConcurrency returns the maximum number of emails in flight.
-func (w *Worker) MaxConcurrency() int { return cmp.Or(w.Concurrency, MostConcurrency) }
+func (w *Worker) MaxConcurrency() int { return cmp.Or(w.Concurrency, MaxConcurrency) }
 
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
 func ReadWorker(environ []string) (Worker, error) {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// firstPause and longestPause are the pauses between two confirmations that fail: the first, and the maximum after
-	// several. Tasks wait up to longestPause longer than the outage.
-	firstPause, longestPause = 250 * time.Millisecond, 2 * time.Second
+	// firstPause and maxPause are the pauses between two confirmations that fail: the first, and the maximum after
+	// several. Tasks wait up to maxPause longer than the outage.
+	firstPause, maxPause = 250 * time.Millisecond, 2 * time.Second
 	// confirmTime bounds one confirmation.
 	confirmTime = 2 * time.Second
 )
@@ -111,7 +111,7 @@ func (c *Check) record(err error) {
 		c.suspect, c.failures = false, 0
 	} else {
 		c.failures++
-		c.next = time.Now().Add(min(firstPause<<min(before, 10), longestPause))
+		c.next = time.Now().Add(min(firstPause<<min(before, 10), maxPause))
 	}
 	c.last = err
 	c.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 	batches = 10
 	// pollTime is the duration of a long poll: the maximum of SQS.
 	pollTime = 20 * time.Second
-	// firstPause and longestPause are the pauses before a call after one failed call and after several.
-	firstPause, longestPause = time.Second, 30 * time.Second
+	// firstPause and maxPause are the pauses before a call after one failed call and after several.
+	firstPause, maxPause = time.Second, 30 * time.Second
 	// recordTime limits the recording of one event. It is shorter than SQS's default visibility
 	// timeout of 30 s.
 	recordTime = 10 * time.Second
@@ -159,7 +159,7 @@ func (r *Reader) run(ctx context.Context) {
 
 // rest waits after the n-th failure in a row.
 func rest(ctx context.Context, n int) {
-	_ = service.Pause(ctx, service.Jitter(min(firstPause<<min(n-1, 10), longestPause), 0.25))
+	_ = service.Pause(ctx, service.Jitter(min(firstPause<<min(n-1, 10), maxPause), 0.25))
 }
 
 // work records the events of a batch concurrently and deletes the messages that are done.

@@ -33,7 +33,7 @@ func newFixedLoad(t *testing.T, fixed int, rate float64, latency time.Duration) 
 	l := &load{pacer: &pacer{rate: rate, let: make(chan struct{})}}
 	l.latency.Store(int64(latency))
 	l.limiter = New(Params{
-		Log: slog.New(slog.DiscardHandler), Pacer: l.pacer, Suspension: &suspension{}, Fixed: fixed, Least: 10, Most: 512,
+		Log: slog.New(slog.DiscardHandler), Pacer: l.pacer, Suspension: &suspension{}, Fixed: fixed, Min: 10, Max: 512,
 		InFlight: func(emails int) { l.inFlight.Store(int64(emails)) }, Registry: prometheus.NewRegistry(),
 	})
 	if err := l.limiter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {

@@ -19,11 +19,11 @@ const (
 	// round is the interval at which the limit is adjusted, unless two latencies are longer: emails that start together
 	// end together, and a shorter round would see all of them or none.
 	round = 250 * time.Millisecond
-	// longestRound is the maximum length of a round, for when calls time out.
-	longestRound = 10 * time.Second
-	// longestCall is the maximum time that an accepted email is in flight, because its call ends after 30 s. Further
+	// maxRound is the maximum length of a round, for when calls time out.
+	maxRound = 10 * time.Second
+	// maxCall is the maximum time that an accepted email is in flight, because its call ends after 30 s. Further
 	// time for recording its result is not the provider's latency.
-	longestCall = 32 * time.Second
+	maxCall = 32 * time.Second
 	// beginTime is how long a taken task may take to reach its handler, which usually takes microseconds. After that
 	// the task counts as lost.
 	beginTime = 30 * time.Second
@@ -68,9 +68,9 @@ type Params struct {
 	Suspension Suspension
 	// Database delays the admission of tasks that could not be processed. Optional.
 	Database Database
-	// Fixed is the limit; 0 = the limit follows the rate, between Least and Most.
-	Fixed       int
-	Least, Most int
+	// Fixed is the limit; 0 = the limit follows the rate, between Min and Max.
+	Fixed    int
+	Min, Max int
 	// InFlight is called once per round with the mean number of emails in flight.
 	InFlight func(emails int)
 	Registry prometheus.Registerer
@@ -99,9 +99,9 @@ type Limiter struct {
 func New(p Params) *Limiter {
 	limit := p.Fixed
 	if limit == 0 {
-		limit = p.Least
+		limit = p.Min
 	}
-	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: p.Most, limit: limit}}
+	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{min: p.Min, max: p.Max, limit: limit}}
 	l.startedAt = l.now()
 	l.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: round, RunOnce: l.runOnce})
 	p.Registry.MustRegister(
@@ -220,13 +220,13 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	length := now.Sub(l.startedAt)
 	if l.settling {
 		// The effect of a higher limit shows only after the first additional emails have ended.
-		if length > min(l.latency, longestCall) {
+		if length > min(l.latency, maxCall) {
 			l.measured(length) // discard the emails sent meanwhile: they do not measure the new limit
 			l.startedAt, l.settling = now, false
 		}
 		return false, nil
 	}
-	if length < min(max(round, 2*max(l.latency, l.mean())), longestRound) {
+	if length < min(max(round, 2*max(l.latency, l.mean())), maxRound) {
 		return false, nil
 	}
 	s := l.measured(length)

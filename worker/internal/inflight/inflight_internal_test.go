@@ -57,7 +57,7 @@ func newLimiter(p *pacer, fixed int) *Limiter { return newSuspended(p, &suspensi
 
 func newSuspended(p *pacer, s *suspension, fixed int) *Limiter {
 	return New(Params{
-		Log: slog.New(slog.DiscardHandler), Pacer: p, Suspension: s, Fixed: fixed, Least: 10, Most: 512,
+		Log: slog.New(slog.DiscardHandler), Pacer: p, Suspension: s, Fixed: fixed, Min: 10, Max: 512,
 		InFlight: func(int) {}, Registry: prometheus.NewRegistry(),
 	})
 }

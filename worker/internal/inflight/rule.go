@@ -14,10 +14,10 @@ const (
 	// growth limits one step up. A step is measured before it is kept, so it must be large enough to show in the
 	// throughput.
 	growth = 4
-	// leastGain is the required gain of a step up: four times as many emails in flight must send 1.3 times as many per
+	// minGain is the required gain of a step up: four times as many emails in flight must send 1.3 times as many per
 	// second. Otherwise the bottleneck is the machine and not the provider's latency, and more emails in flight only
 	// wait for each other.
-	leastGain = 0.1
+	minGain = 0.1
 	// changed is the growth of the latency during a trial, relative to that of the limit, above which the trial is
 	// inconclusive. An overloaded machine rarely sends less than half as much.
 	changed = 2
@@ -37,8 +37,8 @@ type sample struct {
 
 // rule is the state of the limit.
 type rule struct {
-	least, most int
-	limit       int
+	min, max int
+	limit    int
 
 	from   int           // the limit before the step up that is on trial; 0 = no trial
 	before float64       // throughput before the step
@@ -49,7 +49,7 @@ type rule struct {
 // next returns the rule's state after a round.
 func (r rule) next(s sample) rule {
 	if r.from > 0 {
-		from, least := r.from, r.before*(1+leastGain*(float64(r.limit)/float64(r.from)-1))
+		from, least := r.from, r.before*(1+minGain*(float64(r.limit)/float64(r.from)-1))
 		r.from = 0
 		if s.atLimit && s.sent < least {
 			// If the step gained nothing, the latency has grown like the limit. If it has grown much more, the provider
@@ -78,5 +78,5 @@ func (r rule) next(s sample) rule {
 // want returns the limit that the rate needs at the measured latency.
 func (r rule) want(s sample) int {
 	emails := math.Ceil(s.rate*s.latency.Seconds()*headroom) + spare
-	return int(min(max(emails, float64(r.least)), float64(r.most)))
+	return int(min(max(emails, float64(r.min)), float64(r.max)))
 }

@@ -28,7 +28,7 @@ func (w world) at(limit int) sample {
 	return sample{rate: w.rate, latency: latency, sent: sent, atLimit: full}
 }
 
-func start(limit int) rule { return rule{least: 10, most: 512, limit: limit} }
+func start(limit int) rule { return rule{min: 10, max: 512, limit: limit} }
 
 func (r rule) after(rounds int, s func(limit int) sample) rule {
 	for range rounds {

@@ -23,8 +23,8 @@ const (
 	// cutPause is the minimum time between two cuts. Providers measure the rate over about a second, so they keep
 	// refusing for that time because of the calls before the cut.
 	cutPause = time.Second
-	// leastRate is the minimum rate after cuts: without calls the pacer cannot detect a higher accepted rate.
-	leastRate = 1
+	// minRate is the minimum rate after cuts: without calls the pacer cannot detect a higher accepted rate.
+	minRate = 1
 )
 
 // cut is the last throttling.
@@ -42,7 +42,7 @@ func (c cut) rate(full float64, now time.Time) float64 {
 		return full
 	}
 	ceiling := min(c.from, full)
-	low := min(max(c.low, leastRate), full)
+	low := min(max(c.low, minRate), full)
 	if since < regainTime {
 		missing := 1 - max(since.Seconds(), 0)/regainTime.Seconds()
 		doubled := low * math.Exp2(max(since.Seconds(), 0)/doubling.Seconds())

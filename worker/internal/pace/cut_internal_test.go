@@ -69,7 +69,7 @@ func TestThrottled_OncePerBurst(t *testing.T) {
 		c.t = c.t.Add(time.Second)
 		p.Throttled(c.t)
 	}
-	p.expect(t, "after throttling for long", leastRate, 2)
+	p.expect(t, "after throttling for long", minRate, 2)
 }
 
 // Five seconds in which every call is refused say nothing about the rate that the provider accepts
@@ -89,7 +89,7 @@ func TestThrottled_RecoversAfterAllRefused(t *testing.T) {
 		p.Throttled(c.t)
 		c.t = c.t.Add(cutPause)
 	}
-	p.expect(t, "after a minute", leastRate, 2)
+	p.expect(t, "after a minute", minRate, 2)
 }
 
 // A refusal after accepted calls since the last cut concerns the rate.

@@ -15,8 +15,8 @@ import (
 // slowAfter is the duration from which a response counts as slow, which lowers the limit.
 const slowAfter = 2 * time.Second
 
-// shortestInterval and longestInterval limit the interval between requests to an endpoint that throttles.
-const shortestInterval, longestInterval = 10 * time.Millisecond, time.Second
+// minInterval and maxInterval limit the interval between requests to an endpoint that throttles.
+const minInterval, maxInterval = 10 * time.Millisecond, time.Second
 
 // endpointLimits limits the requests in flight to one endpoint by the endpoint's health: an endpoint that hangs or fails has one
 // request in flight, so it takes one slot. Requests to an endpoint that throttles have an interval, which a throttled
@@ -24,7 +24,7 @@ const shortestInterval, longestInterval = 10 * time.Millisecond, time.Second
 // are throttled. Otherwise the rate would fall to the lowest for an endpoint that throttles some requests at any rate, such
 // as one with a backend that is broken. An endpoint with a fixed rate gets about 1.5 times that rate.
 type endpointLimits struct {
-	start, most int
+	start, max int
 
 	mu       sync.Mutex
 	url      string
@@ -36,8 +36,8 @@ type endpointLimits struct {
 	extended time.Time     // when the interval was extended
 }
 
-func newEndpointLimits(start, most int) *endpointLimits {
-	w := &endpointLimits{start: start, most: most, limit: start}
+func newEndpointLimits(start, maximum int) *endpointLimits {
+	w := &endpointLimits{start: start, max: maximum, limit: start}
 	w.freed = sync.NewCond(&w.mu)
 	return w
 }
@@ -108,11 +108,11 @@ func (l *endpointLimits) adapt(o Outcome, start time.Time) (slowest bool) {
 		return l.extend(o, start)
 	}
 	if !start.Before(l.extended) {
-		if l.interval -= l.interval / 6; l.interval < shortestInterval {
+		if l.interval -= l.interval / 6; l.interval < minInterval {
 			l.interval = 0
 		}
 	}
-	l.limit = min(l.limit+1, l.most)
+	l.limit = min(l.limit+1, l.max)
 	l.freed.Broadcast()
 	return false
 }
@@ -122,12 +122,12 @@ func (l *endpointLimits) extend(o Outcome, start time.Time) (slowest bool) {
 	if start.Before(l.extended) {
 		return false // it was in flight already
 	}
-	slowest = l.interval >= longestInterval
-	l.interval = max(l.interval+l.interval/2, shortestInterval)
+	slowest = l.interval >= maxInterval
+	l.interval = max(l.interval+l.interval/2, minInterval)
 	if l.extended.IsZero() {
 		l.interval = max(l.interval, 2*o.Took/time.Duration(l.limit))
 	}
-	l.interval = min(l.interval, longestInterval)
+	l.interval = min(l.interval, maxInterval)
 	l.extended = time.Now()
 	l.next = l.extended.Add(l.interval)
 	return slowest
@@ -159,7 +159,7 @@ func (s *Service) limitsOf(endpoint uuid.UUID) *endpointLimits {
 	if kept := s.throttling[endpoint]; kept != nil {
 		return kept
 	}
-	return newEndpointLimits(startLimit, mostConcurrent)
+	return newEndpointLimits(startLimit, maxConcurrent)
 }
 
 // saveLimits keeps the limits of an endpoint that throttles: otherwise each small group of deliveries would exceed its rate

@@ -9,7 +9,7 @@ import (
 )
 
 // SetTurns sets how many endpoints are served at the same time, and how long each while others may wait.
-func (s *Service) SetTurns(limit int, each time.Duration) { s.most, s.turnTime = limit, each }
+func (s *Service) SetTurns(limit int, each time.Duration) { s.maxServed, s.turnTime = limit, each }
 
 // SetRelist sets how often endpoints with events are listed even if there is no new event.
 func (s *Service) SetRelist(interval time.Duration) { s.relist = interval }
@@ -33,7 +33,7 @@ func Pace(ctx context.Context, interval time.Duration, stopped ...bool) []time.D
 
 // Limit makes n requests, as a batch does, to an endpoint that answers with the next status, each after took.
 func Limit(ctx context.Context, n int, took time.Duration, status func() int) {
-	w := newEndpointLimits(startLimit, mostConcurrent)
+	w := newEndpointLimits(startLimit, maxConcurrent)
 	var requests sync.WaitGroup
 	for range n {
 		w.enter(ctx)

@@ -14,8 +14,8 @@ import (
 // The first and the longest wait of an endpoint that could not be served. The longest is below the window of the alert
 // WebhooksNotServed, 5 min.
 const (
-	firstFailureWait   = time.Second
-	longestFailureWait = time.Minute
+	firstFailureWait = time.Second
+	maxFailureWait   = time.Minute
 )
 
 // failures has the endpoints that this process could not serve because of a fault of the gateway, such as a missing key,
@@ -42,7 +42,7 @@ func (f *failures) add(endpoint uuid.UUID) time.Duration {
 	defer f.mu.Unlock()
 	wait := f.first
 	if last, again := f.endpoints[endpoint]; again {
-		wait = min(2*last.wait, longestFailureWait)
+		wait = min(2*last.wait, maxFailureWait)
 	}
 	f.endpoints[endpoint] = failurePause{wait: wait, until: time.Now().Add(wait)}
 	return wait
@@ -68,6 +68,6 @@ func (f *failures) without(work []hooks.Work) []hooks.Work {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(f.endpoints, func(_ uuid.UUID, e failurePause) bool { return now.Sub(e.until) > longestFailureWait })
+	maps.DeleteFunc(f.endpoints, func(_ uuid.UUID, e failurePause) bool { return now.Sub(e.until) > maxFailureWait })
 	return slices.DeleteFunc(work, func(w hooks.Work) bool { return f.endpoints[w.EndpointID].until.After(now) })
 }

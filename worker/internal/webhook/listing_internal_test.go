@@ -70,7 +70,7 @@ func TestService_ListedEndpointsAreServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{listing: time.Second}
-		for range 3 * mostActive {
+		for range 3 * maxActive {
 			store.behind = append(store.behind, hooks.Work{EndpointID: uuid.New(), CompanyID: uuid.New()})
 		}
 		s := New(Params{Store: store, Metrics: NewMetrics(prometheus.NewRegistry())})
@@ -80,8 +80,8 @@ func TestService_ListedEndpointsAreServed(t *testing.T) {
 			}
 			synctest.Wait() // all that were started have ended
 		}
-		if n := store.taken.Load(); store.listings != 1 || n != 3*mostActive {
-			t.Errorf("%d of %d endpoints served after %d listings", n, 3*mostActive, store.listings)
+		if n := store.taken.Load(); store.listings != 1 || n != 3*maxActive {
+			t.Errorf("%d of %d endpoints served after %d listings", n, 3*maxActive, store.listings)
 		}
 	})
 }

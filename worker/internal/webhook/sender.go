@@ -129,7 +129,7 @@ func NewSender(p SenderParams) *Sender {
 		// Closes a connection whose peer is gone while an attempt waits for it. Otherwise later attempts would use it too.
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout / 3, PingTimeout: timeout / 3},
 		MaxIdleConns:        1024,
-		MaxIdleConnsPerHost: mostConcurrent,
+		MaxIdleConnsPerHost: maxConcurrent,
 		IdleConnTimeout:     30 * time.Second,
 	}
 	return &Sender{policy: policy, timeout: timeout, dial: dial, reach: reach, client: &http.Client{

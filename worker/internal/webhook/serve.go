@@ -15,10 +15,10 @@ import (
 const (
 	// pageSize is the number of events in a page.
 	pageSize = 100
-	// startLimit is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
+	// startLimit is the initial maximum of requests in flight to an endpoint. Successes raise it to maxConcurrent; a
 	// failure or a slow response lowers it to 1.
-	startLimit     = 4
-	mostConcurrent = 16
+	startLimit    = 4
+	maxConcurrent = 16
 )
 
 // server serves one endpoint while it has its lease.

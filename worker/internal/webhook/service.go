@@ -37,8 +37,8 @@ const (
 	// catchUpInterval is how often the cursors of endpoints without new events are advanced. It must be
 	// shorter than the retention of events.
 	catchUpInterval = time.Hour
-	// mostActive limits the endpoints that a process serves at the same time, and so its memory and connections.
-	mostActive = 256
+	// maxActive limits the endpoints that a process serves at the same time, and so its memory and connections.
+	maxActive = 256
 	// turnTime is how long an endpoint with more deliveries keeps its place while the process serves as many endpoints
 	// as it may, and others may be waiting.
 	turnTime = 10 * time.Second
@@ -105,7 +105,7 @@ type Service struct {
 	caught    time.Time
 	head      int64
 
-	most             int // endpoints at the same time
+	maxServed        int // endpoints at the same time
 	turnTime, relist time.Duration
 
 	mu     sync.Mutex
@@ -128,7 +128,7 @@ type Service struct {
 func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(maxStatements, maxStatementsPerCompany),
-		most: mostActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
+		maxServed: maxActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
 		failures: newFailures(), schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -179,7 +179,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	waiting := s.failures.count() // they must not take the places of others in the listings
-	work, err := s.p.Store.Due(ctx, s.p.ProbeAfter, 2*mostActive+waiting)
+	work, err := s.p.Store.Due(ctx, s.p.ProbeAfter, 2*maxActive+waiting)
 	if err != nil {
 		return false, err
 	}
@@ -187,7 +187,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	behind, err := s.behind(ctx, head, free, 4*mostActive+waiting)
+	behind, err := s.behind(ctx, head, free, 4*maxActive+waiting)
 	if err != nil {
 		return false, err
 	}
@@ -202,7 +202,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 func (s *Service) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.most - len(s.active)
+	return s.maxServed - len(s.active)
 }
 
 // mustYield reports whether an endpoint that has been served since start must make room for others.

@@ -16,7 +16,7 @@ var nothingAbout = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND
 var aggregateTooLarge = problem.Problem{
 	Status: http.StatusUnprocessableEntity, Code: "AGGREGATE_TOO_LARGE",
 	Detail: fmt.Sprintf("the aggregate has emails of more than %d values of eventType, and cannot be cancelled as a whole: list its emails with GET /v1/emails by "+
-		"aggregateType, aggregateId and eventType, and cancel each of them", outbox.MostAggregateEmails),
+		"aggregateType, aggregateId and eventType, and cancel each of them", outbox.MaxAggregateEmails),
 }
 
 // canBeHeld lists the statuses in which an email can be changed.

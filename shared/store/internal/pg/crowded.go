@@ -18,10 +18,10 @@ import (
 // connection attempt, and statements take milliseconds.
 const crowdedTime = 5 * time.Second
 
-// FewestConns is the least number of connections to which a pool is limited. A caller that has a connection and needs another one
+// MinConns is the minimum number of connections to which a pool is limited. A caller that has a connection and needs another one
 // would wait for itself in a pool of one, and two of them for each other in a pool of two: a dispatcher has two loops whose
 // transactions need further connections.
-const FewestConns = 4
+const MinConns = 4
 
 // crowd limits a pool to the connections that it has while the server gives no more (max_connections, a limit of the role or
 // the database, or PgBouncer's max_client_conn). Callers then wait for one of these connections instead of failing.
@@ -35,7 +35,7 @@ type crowd struct {
 	widens *time.Timer
 }
 
-// refused returns the error of a connection that was not made. If the server had none to give and FewestConns are open, it is
+// refused returns the error of a connection that was not made. If the server had none to give and MinConns are open, it is
 // also driver.ErrBadConn, after which database/sql asks the pool again and waits there.
 func (c *crowd) refused(err error) error {
 	var failed *connectError
@@ -46,7 +46,7 @@ func (c *crowd) refused(err error) error {
 	defer c.mu.Unlock()
 	// The pool counts the attempts of others too, and closes connections that are released while it has too many.
 	left := int(c.open.Load() + c.dialing.Load())
-	if left < FewestConns {
+	if left < MinConns {
 		return err
 	}
 	c.limit(left)

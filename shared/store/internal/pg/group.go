@@ -29,7 +29,7 @@ const (
 	// email with 8 µs and 32 items, and 148 µs with 24 µs and these values. 64 goroutines wrote 1,000 emails in 232 and
 	// 288 transactions with 24 µs each, and write them in 175 (bench --section mailing).
 	flushDelayPerWorker = 150 * time.Microsecond
-	longestFlushDelay   = 8 * time.Millisecond
+	maxFlushDelay       = 8 * time.Millisecond
 	joinPerWorker       = 3
 	groupTimeout        = 30 * time.Second
 	// GroupWait is how long a group waits for a lock of another transaction. This system's own transactions hold such
@@ -97,13 +97,13 @@ func (g *Group[T, R]) FairBy(owner func(T) uuid.UUID) *Group[T, R] {
 	return g
 }
 
-// SetWorkers sets the flush delay in proportion to the number of goroutines that call Do, up to longestFlushDelay. It is
+// SetWorkers sets the flush delay in proportion to the number of goroutines that call Do, up to maxFlushDelay. It is
 // for goroutines whose calls are not urgent: without a delay, emails are loaded in groups of five, and each group costs as
 // much as three more rows. It may be called at any time.
 func (g *Group[T, R]) SetWorkers(workers int) *Group[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.flushDelay = min(time.Duration(workers)*flushDelayPerWorker, longestFlushDelay)
+	g.flushDelay = min(time.Duration(workers)*flushDelayPerWorker, maxFlushDelay)
 	g.join = max(groupJoin, workers*joinPerWorker/8)
 	return g
 }

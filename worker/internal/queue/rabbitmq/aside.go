@@ -16,8 +16,8 @@ const (
 	// asideAfter is how long a batch waits for the republishing of its tasks before it is set aside. Elections of a leader and
 	// restarts of a node take less.
 	asideAfter = 30 * time.Second
-	// mostAside limits the batches, and so the channels, that are set aside. A further batch waits in its place.
-	mostAside = 16
+	// maxAside limits the batches, and so the channels, that are set aside. A further batch waits in its place.
+	maxAside = 16
 )
 
 // aside has the tasks that could not be republished for asideAfter. The consumer leaves them their channel, to which they can
@@ -39,7 +39,7 @@ func (a *aside) begin(tasks int, cause error) (keep bool) {
 	defer a.mu.Unlock()
 	a.tasks += tasks
 	a.cause = cause
-	if a.batches == mostAside {
+	if a.batches == maxAside {
 		return false
 	}
 	a.batches++
