@@ -88,7 +88,7 @@ func New(p Params) *Dispatcher {
 	outage, shared := newOutage(p.Log), newShares()
 	probes := prober{store: p.Store, emails: newEmails(p.Store), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
-		f := &feeder{name: name, size: emailSizer{&load{}, name, shared, all}, outage: outage, metrics: measured.of(name)}
+		f := &feeder{name: name, size: emailSizer{&load{}, name, shared, all}, outage: outage, metrics: measured.forQueue(name)}
 		f.publisher = publisher{name, p.Queue, sendJob(p.MaxAttempts), f.metrics, p.Tracer}
 		d.feed(p, f, func() source { return newEmails(p.Store) })
 		probes.feeders[name] = f
@@ -99,7 +99,7 @@ func New(p Params) *Dispatcher {
 	if p.Bulk != nil {
 		outage := newOutage(p.Log)
 		for _, name := range email.BulkQueues() {
-			f := &feeder{name: name, size: newBulkSizer(name), outage: outage, metrics: measured.of(name)}
+			f := &feeder{name: name, size: newBulkSizer(name), outage: outage, metrics: measured.forQueue(name)}
 			f.publisher = publisher{name, p.Bulk, bulkJob(name), f.metrics, p.Tracer}
 			d.feed(p, f, func() source { return &jobs{store: p.Store} })
 		}

@@ -94,8 +94,8 @@ func (l *lanes) invalidate() {
 	l.outdated.Store(&now)
 }
 
-// of returns the live lanes of a queue, ordered by company, and until when they are valid.
-func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until time.Time, err error) {
+// live returns the live lanes of a queue, ordered by company, and until when they are valid.
+func (l *lanes) live(ctx context.Context, queue string) (live []liveLane, until time.Time, err error) {
 	if err := l.acquire(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -108,7 +108,7 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 	if !l.breakerClosed && email.QueueWeight(queue) > 0 {
 		return nil, l.until, nil
 	}
-	return l.schedule.of(queue), l.until, nil
+	return l.schedule.all(queue), l.until, nil
 }
 
 // added returns the lanes of the queue that have become live since its feeder last asked. While the result of the last poll is

@@ -116,7 +116,7 @@ func TestLanes_OnePollForAllFeeders(t *testing.T) {
 		expect := func(when string, looks int) {
 			t.Helper()
 			for queue, want := range map[string][]int64{"a": {1, 2}, "b": {3}, "c": nil} {
-				got, _, err := l.of(t.Context(), queue)
+				got, _, err := l.live(t.Context(), queue)
 				if err != nil || !cmp.Equal(want, ids(got)) {
 					t.Errorf("%s, %s: %v, %v", when, queue, got, err)
 				}
@@ -221,7 +221,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 		want := func(when string, probed, live []int64) {
 			t.Helper()
 			outbox.probed = nil
-			got, _, err := l.of(t.Context(), "a")
+			got, _, err := l.live(t.Context(), "a")
 			if err != nil || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(live, ids(got)) {
 				t.Errorf("%s: probed %v, live %v, %v", when, outbox.probed, ids(got), err)
 			}
@@ -251,7 +251,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 			_ = requested(l)
 			change()
 			<-time.After(relist)
-			_, _, err := l.of(t.Context(), "a")
+			_, _, err := l.live(t.Context(), "a")
 			if got := requested(l); err != nil || got != (what != "nothing has changed") {
 				t.Errorf("when %s, a listing is requested: %t, %v", what, got, err)
 			}
@@ -268,8 +268,8 @@ func TestLanes_CircuitBreaker(t *testing.T) {
 		l := listed(t, outbox, &heard{}, 0)
 		for _, open := range []bool{false, true, false} {
 			outbox.found.BreakerClosed = open
-			emails, _, err := l.of(t.Context(), email.QueueNormal)
-			jobs, _, _ := l.of(t.Context(), email.QueueMailings)
+			emails, _, err := l.live(t.Context(), email.QueueNormal)
+			jobs, _, _ := l.live(t.Context(), email.QueueMailings)
 			if err != nil || len(jobs) != 1 || (len(emails) == 1) != open {
 				t.Errorf("open %t: %v, %v, %v", open, emails, jobs, err)
 			}
@@ -285,7 +285,7 @@ func TestLanes_FullListing(t *testing.T) {
 		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := listed(t, outbox, &heard{}, 10*time.Second)
 		live := func() []int64 {
-			got, _, err := l.of(t.Context(), "a")
+			got, _, err := l.live(t.Context(), "a")
 			if err != nil {
 				t.Error(err)
 			}
@@ -334,7 +334,7 @@ func TestLanes_Spacing(t *testing.T) {
 				look := func() time.Duration {
 					start := time.Now()
 					l.invalidate()
-					if _, _, err := l.of(t.Context(), "a"); err != nil {
+					if _, _, err := l.live(t.Context(), "a"); err != nil {
 						t.Fatal(err)
 					}
 					return time.Since(start)
@@ -361,34 +361,34 @@ func TestLanes_Failure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes, outbox := &heard{}, &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := listed(t, outbox, wakes, 0)
-		_, _, _ = l.of(t.Context(), "a")
+		_, _, _ = l.live(t.Context(), "a")
 		_ = requested(l)
 		outbox.err = errors.New("connection refused")
 		for looks := 2; looks <= 3; looks++ {
 			wakes.named = []int64{int64(looks)}
 			<-time.After(relist)
-			if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != looks || requested(l) {
+			if _, _, err := l.live(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != looks || requested(l) {
 				t.Errorf("%d polls: %v", outbox.looks, err)
 			}
 		}
 		outbox.err, outbox.found.Lanes = nil, []dispatch.WaitingLane{waiting(2, "a", 0), waiting(3, "a", 0)}
-		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 2 {
+		if got, _, err := l.live(t.Context(), "a"); err != nil || len(got) != 2 {
 			t.Errorf("after failures: %v, %v", got, err)
 		}
 		outbox.err = errors.New("connection refused")
 		wakes.named = make([]int64, maxKept+1)
 		<-time.After(relist)
-		if _, _, err := l.of(t.Context(), "a"); err == nil || !requested(l) {
+		if _, _, err := l.live(t.Context(), "a"); err == nil || !requested(l) {
 			t.Errorf("too many names: %v", err)
 		}
 		<-time.After(maxAge)
-		if _, _, err := l.of(t.Context(), "a"); err == nil || !requested(l) {
+		if _, _, err := l.live(t.Context(), "a"); err == nil || !requested(l) {
 			t.Errorf("after a minute of failures: %v", err)
 		}
 		l.lock <- struct{}{} // another feeder's poll takes long
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := l.of(ctx, "a"); !errors.Is(err, context.Canceled) {
+		if _, _, err := l.live(ctx, "a"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a stop while waiting: %v", err)
 		}
 	})

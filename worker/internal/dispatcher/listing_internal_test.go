@@ -28,7 +28,7 @@ func TestLanes_PollsDuringListing(t *testing.T) {
 		l := newLanes(outbox, wakes, 0)
 		want := func(when string, live ...int64) {
 			t.Helper()
-			if got, _, err := l.of(t.Context(), "a"); err != nil || !slices.Equal(ids(got), live) {
+			if got, _, err := l.live(t.Context(), "a"); err != nil || !slices.Equal(ids(got), live) {
 				t.Errorf("%s: live %v, want %v, %v", when, ids(got), live, err)
 			}
 		}
@@ -69,7 +69,7 @@ func TestLanes_CircuitBreakerDuringListing(t *testing.T) {
 		outbox.during = func() {
 			outbox.found.BreakerClosed = false
 			<-time.After(time.Second)
-			_, _, _ = l.of(t.Context(), "a")
+			_, _, _ = l.live(t.Context(), "a")
 		}
 		if _, err := l.list(t.Context()); err != nil || l.breakerClosed {
 			t.Errorf("closed is the listing's value, %v", err)

@@ -23,7 +23,7 @@ type liveLanes struct {
 // call.
 func (l *liveLanes) refresh(ctx context.Context) (err error) {
 	if len(l.all) == 0 || time.Now().After(l.until) {
-		l.all, l.until, err = l.lanes.of(ctx, l.queue)
+		l.all, l.until, err = l.lanes.live(ctx, l.queue)
 		return err
 	}
 	added, breakerOpen, err := l.lanes.added(ctx, l.queue)

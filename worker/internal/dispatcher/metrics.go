@@ -67,7 +67,7 @@ type queueMetrics struct {
 	tasks, window                  prometheus.Gauge
 }
 
-func (m *metrics) of(queue string) queueMetrics {
+func (m *metrics) forQueue(queue string) queueMetrics {
 	return queueMetrics{
 		due: m.due.WithLabelValues(queue), enqueued: m.enqueued.WithLabelValues(queue), postponed: m.postponed.WithLabelValues(queue),
 		lost: m.lost.WithLabelValues(queue), rounds: m.rounds.WithLabelValues(queue), publish: m.publish,

@@ -37,15 +37,15 @@ func newSchedule() *schedule {
 	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), becameLive: make(map[string]map[int64]*lane)}
 }
 
-// of returns the live lanes of a queue, ordered by company.
-func (s *schedule) of(queue string) []liveLane {
+// all returns the live lanes of a queue, ordered by company.
+func (s *schedule) all(queue string) []liveLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.becameLive, queue)
 	return ordered(s.live[queue])
 }
 
-// added returns the lanes of the queue that became live since the last call of "of" or added, ordered by company.
+// added returns the lanes of the queue that became live since the last call of all or added, ordered by company.
 func (s *schedule) added(queue string) []liveLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()

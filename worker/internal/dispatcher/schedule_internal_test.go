@@ -66,7 +66,7 @@ func TestSchedule_BoundOfDrainedLane(t *testing.T) {
 	for n := range byte(3) {
 		since := position(start, n)
 		a.apply(nil, beginsAt(since), start)
-		if got := a.of("a")[0].since; got != since {
+		if got := a.all("a")[0].since; got != since {
 			t.Errorf("take %d starts at %v, want %v", n, got, since)
 		}
 		a.took("a", asked, map[int64]int{1: 1})

@@ -36,8 +36,8 @@ func (s *shares) recordDepth(queue string, tasks, window int) {
 	s.seen[queue] = time.Now()
 }
 
-// of returns a queue's part of the window, at least 1.
-func (s *shares) of(queue string, window int) int {
+// share returns a queue's part of the window, at least 1.
+func (s *shares) share(queue string, window int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := email.QueueWeight(queue)

@@ -25,7 +25,7 @@ func TestShares(t *testing.T) {
 		s := newShares()
 		want := func(normal int) {
 			t.Helper()
-			if got := s.of(email.QueueNormal, 200); got != normal {
+			if got := s.share(email.QueueNormal, 200); got != normal {
 				t.Errorf("%d, want %d", got, normal)
 			}
 		}
@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 		want(67) // 3 of 9
 		s.recordDepth(email.QueueLow, 10, 200)
 		want(60) // 3 of 10
-		if got := s.of(email.QueueLow, 5); got != 1 {
+		if got := s.share(email.QueueLow, 5); got != 1 {
 			t.Errorf("%d, want 1", got)
 		}
 		<-time.After(sharedFor) // the test bubble's clock
@@ -65,7 +65,7 @@ func TestFeeder_FillsInSteps(t *testing.T) {
 	t.Parallel()
 	f := &feeder{
 		size: steps{bulkSizer(200)}, publisher: publisher{queue: roomy{}},
-		live: liveLanes{all: []liveLane{{id: 1}}, until: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0)}, metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
+		live: liveLanes{all: []liveLane{{id: 1}}, until: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0)}, metrics: newMetrics(prometheus.NewRegistry()).forQueue(email.QueueNormal),
 	}
 	asked := &askedFor{}
 	f.sources = [overlap]source{asked, asked}

@@ -29,7 +29,7 @@ type emailSizer struct {
 	all    *window
 }
 
-func (s emailSizer) window() int { return s.room(s.shares.of(s.queue, s.all.Size())) }
+func (s emailSizer) window() int { return s.room(s.shares.share(s.queue, s.all.Size())) }
 
 func (s emailSizer) record(depth int) { s.shares.recordDepth(s.queue, depth, s.room(s.all.Size())) }
 

@@ -42,8 +42,8 @@ func (l Links) missing() string {
 	return ""
 }
 
-// of returns the link of the email's recipient for the mailing.
-func (l Links) of(a *attempt, mailing uuid.UUID) string {
+// link returns the link of the email's recipient for the mailing.
+func (l Links) link(a *attempt, mailing uuid.UUID) string {
 	return unsubscribe.URL(l.PublicURL, l.Keys.Seal(unsubscribe.Link{Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To}))
 }
 
@@ -92,7 +92,7 @@ func (p *Pipeline) addLink(ctx context.Context, log *slog.Logger, a *attempt) (d
 	if setting := p.Links.missing(); setting != "" {
 		return true, p.withoutLink(ctx, log, a, setting)
 	}
-	a.link = p.Links.of(a, mailing)
+	a.link = p.Links.link(a, mailing)
 	return false, nil
 }
 
@@ -125,7 +125,7 @@ func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
 // find sets the attempt's mailing. It returns database errors; an email that cannot be rendered gets the reason in
 // a.unrenderable.
 func (b *bodies) find(ctx context.Context, a *attempt) error {
-	made, err := b.of(ctx, a.row.CompanyID, a.row.MailingID.UUID)
+	made, err := b.body(ctx, a.row.CompanyID, a.row.MailingID.UUID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		made = unusable(errors.New("the mailing's templates have been deleted"))
@@ -169,8 +169,8 @@ func (b *body) fill(a *attempt, link string) (html, text string, err error) {
 	return html, text, nil
 }
 
-// of returns the mailing's body, from the cache or the database. Concurrent misses share one read.
-func (b *bodies) of(ctx context.Context, company, mailing uuid.UUID) (*body, error) {
+// body returns the mailing's body, from the cache or the database. Concurrent misses share one read.
+func (b *bodies) body(ctx context.Context, company, mailing uuid.UUID) (*body, error) {
 	if found, ok := b.ready.Get(mailing); ok {
 		return found, nil
 	}

@@ -51,7 +51,7 @@ func TestBodies_ConcurrentMisses(t *testing.T) {
 	for range 64 {
 		running.Go(func() {
 			asked.Add(1)
-			if made, err := b.of(t.Context(), uuid.New(), mailing); err != nil || made.unusable != nil {
+			if made, err := b.body(t.Context(), uuid.New(), mailing); err != nil || made.unusable != nil {
 				t.Errorf("%+v, %v", made, err)
 			}
 		})
@@ -70,7 +70,7 @@ func TestBodies_ManyMailings(t *testing.T) {
 	b := newBodies(templates)
 	of := func(company, mailing uuid.UUID) *body {
 		t.Helper()
-		made, err := b.of(t.Context(), company, mailing)
+		made, err := b.body(t.Context(), company, mailing)
 		if err != nil || made.unusable != nil {
 			t.Fatalf("%+v, %v", made, err)
 		}
