@@ -108,7 +108,7 @@ func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, start t
 	}
 	if done.PreviousStatus != email.Sent {
 		r.steps.Confirmed()
-		log.Info("SES confirmed that it accepted the email", "was", done.PreviousStatus, "attemptId", f.AttemptID)
+		log.Info("SES confirmed that it accepted the email", "previousStatus", done.PreviousStatus, "attemptId", f.AttemptID)
 	}
 	if done.Suppressed > 0 {
 		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)

@@ -252,6 +252,6 @@ func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string
 		return p.writeFailed(p.Log.With(telemetry.OutboxID, task.ID), err)
 	}
 	p.Metrics.job("invalid")
-	p.Log.Error("task dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", email.MaskText(cause.Error()))
+	p.Log.Error("task dead-lettered", telemetry.OutboxID, task.ID, "code", code, "error", email.MaskText(cause.Error()))
 	return nil
 }

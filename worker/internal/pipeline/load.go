@@ -72,6 +72,6 @@ func (p *Pipeline) deadLetterTask(ctx context.Context, d *delivery, code string,
 	p.Metrics.validationFailed(validation)
 	log := telemetry.EmailLogger(p.Log, telemetry.EmailOf(d.ID, d.Payload))
 	log.Error("task dead-lettered", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(d.received).Milliseconds(),
-		"code", code, "cause", email.MaskText(cause.Error()))
+		"code", code, "error", email.MaskText(cause.Error()))
 	return nil
 }

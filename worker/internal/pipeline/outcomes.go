@@ -173,6 +173,9 @@ func (o *outcomes) release(log *slog.Logger, a *attempt, level slog.Level, why s
 		return err
 	}
 	o.postponer.wakeLane(context.Background(), a, t.Delay)
-	o.recorder.observe(log.With("why", why), a, t.Status, level)
+	if f == nil { // otherwise the logger has the failure's code and reason
+		log = log.With("reason", why)
+	}
+	o.recorder.observe(log, a, t.Status, level)
 	return nil
 }

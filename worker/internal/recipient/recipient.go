@@ -176,7 +176,7 @@ func (u *Upserter) deadLetter(ctx context.Context, task queue.Task, code string,
 
 func (u *Upserter) deadLettered(task queue.Task, code string, cause error) {
 	u.metrics.dead.WithLabelValues(code).Inc()
-	u.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
+	u.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "error", explain(cause))
 }
 
 // later returns the error that makes the queue retry the task.
