@@ -116,66 +116,23 @@ func (s *Store) ApplyEntryAction(
 func applyEntryAction(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, move func(context.Context, EntryAction, []uuid.UUID) ([]uuid.UUID, error),
 ) (EntryActionResult, error) {
-	if err := pg.MayIdle(ctx, tx); err != nil {
+	state, ours, err := lockAction(ctx, tx, id)
+	if err != nil || !ours {
 		return EntryActionResult{}, err
 	}
-	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(pg.GroupWait)); err != nil {
-		return EntryActionResult{}, pg.Translate(err)
-	}
-	var ours bool
-	if err := tx.GetContext(ctx, &ours, actionLockSQL, id); err != nil || !ours {
-		return EntryActionResult{}, pg.Translate(err)
-	}
-	var states []struct {
-		Kind EntryAction `db:"settling"`
-		From *uuid.UUID  `db:"from_entry"`
-		To   *uuid.UUID  `db:"settled_to"`
-		Last *uuid.UUID  `db:"last_entry"`
-	}
-	if err := tx.SelectContext(ctx, &states, actionStateSQL, id); err != nil || len(states) == 0 {
-		return EntryActionResult{}, pg.Translate(err)
-	}
-	state := states[0]
-	list := toCancelSQL
-	if state.Kind == ActionRetryFailed {
-		list = toRetrySQL
-	}
-	if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
-		return EntryActionResult{}, pg.Translate(err)
-	}
-	var entries []struct {
-		ID    uuid.UUID `db:"id"`
-		Email bool      `db:"email"`
-	}
-	if err := tx.SelectContext(ctx, &entries, list, id, state.From, state.Last, state.To, limit); err != nil {
-		return EntryActionResult{}, pg.Translate(err)
-	}
-	var emails, waiting []uuid.UUID
-	for _, e := range entries {
-		if e.Email {
-			emails = append(emails, e.ID)
-		} else {
-			waiting = append(waiting, e.ID)
-		}
+	next, err := nextActionEntries(ctx, tx, id, state, limit)
+	if err != nil {
+		return EntryActionResult{}, err
 	}
 	var locked []uuid.UUID
-	if len(emails) > 0 {
-		var err error
-		if locked, err = move(ctx, state.Kind, emails); err != nil {
+	if len(next.emails) > 0 {
+		if locked, err = move(ctx, state.Kind, next.emails); err != nil {
 			return EntryActionResult{}, err // move's error is returned unchanged, so that callers can compare it
 		}
 	}
-	done := EntryActionResult{Kind: state.Kind, More: len(entries) == limit}
-	if len(waiting) > 0 {
-		cancelled, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting))
-		if err != nil {
-			return done, pg.Translate(err)
-		}
-		n, err := cancelled.RowsAffected()
-		if err != nil {
-			return done, err
-		}
-		done.Cancelled = int(n)
+	done := EntryActionResult{Kind: state.Kind, More: next.more}
+	if done.Cancelled, err = cancelEntries(ctx, tx, next.waiting); err != nil {
+		return done, err
 	}
 	// Failed entries are scanned once, so the next round begins with the first locked one.
 	// The entries after it that were moved are no longer failed, so the next round gets further.
@@ -183,12 +140,11 @@ func applyEntryAction(
 		first, _ := pg.IDRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
 		done.More = done.More && len(locked) < limit
 		done.Left = !done.More
-		_, err := tx.ExecContext(ctx, actionPositionSQL, id, string(state.Kind), pg.IDBefore(first))
-		return done, pg.Translate(err)
+		before := pg.IDBefore(first)
+		return done, saveActionPosition(ctx, tx, id, state.Kind, &before)
 	}
 	if done.More {
-		_, err := tx.ExecContext(ctx, actionPositionSQL, id, string(state.Kind), entries[limit-1].ID)
-		return done, pg.Translate(err)
+		return done, saveActionPosition(ctx, tx, id, state.Kind, &next.last)
 	}
 	if state.Kind == ActionCancel {
 		if err := tx.GetContext(ctx, &done.Left, actionUnfinishedSQL, id); err != nil {
@@ -196,9 +152,89 @@ func applyEntryAction(
 		}
 	}
 	if done.Left {
-		_, err := tx.ExecContext(ctx, actionPositionSQL, id, string(state.Kind), nil)
-		return done, pg.Translate(err)
+		return done, saveActionPosition(ctx, tx, id, state.Kind, nil)
 	}
-	_, err := tx.ExecContext(ctx, actionDoneSQL, id, string(state.Kind))
+	_, err = tx.ExecContext(ctx, actionDoneSQL, id, string(state.Kind))
 	return done, pg.Translate(err)
+}
+
+// actionState is a mailing's action and the range of entries that it has still to process.
+type actionState struct {
+	Kind EntryAction `db:"settling"`
+	From *uuid.UUID  `db:"from_entry"`
+	To   *uuid.UUID  `db:"settled_to"`
+	Last *uuid.UUID  `db:"last_entry"`
+}
+
+// lockAction locks the mailing's action for this transaction and reads its state. ours is false if another process has it, or if
+// there is no action.
+func lockAction(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (state actionState, ours bool, err error) {
+	if err := pg.MayIdle(ctx, tx); err != nil {
+		return actionState{}, false, err
+	}
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(pg.GroupWait)); err != nil {
+		return actionState{}, false, pg.Translate(err)
+	}
+	if err := tx.GetContext(ctx, &ours, actionLockSQL, id); err != nil || !ours {
+		return actionState{}, false, pg.Translate(err)
+	}
+	var states []actionState
+	if err := tx.SelectContext(ctx, &states, actionStateSQL, id); err != nil || len(states) == 0 {
+		return actionState{}, false, pg.Translate(err)
+	}
+	return states[0], true, nil
+}
+
+// actionEntries are the entries of one round.
+type actionEntries struct {
+	emails, waiting []uuid.UUID // those with an email, and those without
+	last            uuid.UUID
+	more            bool // there may be more than limit
+}
+
+// nextActionEntries reads the entries of the next round.
+func nextActionEntries(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, state actionState, limit int) (actionEntries, error) {
+	list := toCancelSQL
+	if state.Kind == ActionRetryFailed {
+		list = toRetrySQL
+	}
+	if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+		return actionEntries{}, pg.Translate(err)
+	}
+	var rows []struct {
+		ID    uuid.UUID `db:"id"`
+		Email bool      `db:"email"`
+	}
+	if err := tx.SelectContext(ctx, &rows, list, id, state.From, state.Last, state.To, limit); err != nil {
+		return actionEntries{}, pg.Translate(err)
+	}
+	next := actionEntries{more: len(rows) == limit}
+	for _, e := range rows {
+		next.last = e.ID
+		if e.Email {
+			next.emails = append(next.emails, e.ID)
+		} else {
+			next.waiting = append(next.waiting, e.ID)
+		}
+	}
+	return next, nil
+}
+
+// cancelEntries cancels entries without an email, and returns how many were not locked.
+func cancelEntries(ctx context.Context, tx *sqlx.Tx, waiting []uuid.UUID) (int, error) {
+	if len(waiting) == 0 {
+		return 0, nil
+	}
+	cancelled, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting))
+	if err != nil {
+		return 0, pg.Translate(err)
+	}
+	n, err := cancelled.RowsAffected()
+	return int(n), err
+}
+
+// saveActionPosition ends a round: the next one begins behind that entry, or, with nil, with the first one.
+func saveActionPosition(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, kind EntryAction, to *uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, actionPositionSQL, id, string(kind), to)
+	return pg.Translate(err)
 }
