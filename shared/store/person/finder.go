@@ -114,78 +114,6 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 	return nil
 }
 
-// person returns the identifiers found so far.
-func (f *finder) person() Person {
-	ofSeveral := f.sharedIDs()
-	traces := f.identities(ofSeveral)
-	recipients, externalIDs, owners := map[uuid.UUID]bool{}, map[string]bool{}, f.owners(traces)
-	for _, id := range f.recipients {
-		recipients[id] = !ofSeveral[id] && !owners.contested(id, "")
-	}
-	for _, id := range f.externalIDs {
-		derived := recipient.ID(f.company, id, "", "")
-		externalIDs[id] = !ofSeveral[derived] && !owners.contested(derived, id)
-	}
-	own := func(t trace) bool {
-		return slices.Contains(f.hashes, t.hash) || recipients[t.recipient] || externalIDs[t.externalID]
-	}
-	for grown := true; grown; {
-		grown = false
-		for t := range traces {
-			if !own(t) {
-				continue
-			}
-			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(recipient.ID(f.company, id, "", ""), id) {
-				externalIDs[id], recipients[recipient.ID(f.company, id, "", "")], grown = true, true, true
-			}
-			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
-				recipients[id], grown = true, true
-			}
-		}
-	}
-	p := Person{CompanyID: f.company, Hashes: slices.Clone(f.hashes)}
-	known := map[string]bool{f.address: f.address != ""}
-	for t := range traces {
-		if own(t) {
-			known[strings.ToLower(t.address)], p.Numbers = true, 1
-		}
-	}
-	shared := map[string]bool{}
-	for t := range traces {
-		if a := strings.ToLower(t.address); known[a] && a != f.address && !own(t) && f.identifies(t) {
-			shared[a] = true
-		}
-	}
-	for t, removed := range traces {
-		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
-			recipients[recipient.ID(f.company, "", "", t.address)] = true
-			p.SharedIDs = append(p.SharedIDs, removed...)
-		}
-		if own(t) {
-			p.SharedIDs = append(p.SharedIDs, removed...)
-		}
-	}
-	for a := range known {
-		switch {
-		case shared[a]:
-			p.Shared = append(p.Shared, a)
-		case known[a]:
-			p.Addresses = append(p.Addresses, a)
-		}
-	}
-	for id, is := range recipients {
-		if is && id != uuid.Nil {
-			p.Recipients = append(p.Recipients, id)
-		}
-	}
-	for id, is := range externalIDs {
-		if is {
-			p.ExternalIDs = append(p.ExternalIDs, id)
-		}
-	}
-	return p.sorted()
-}
-
 // ofAddress reports whether the trace's recipient id was derived from its address, so that the address
 // alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
@@ -195,44 +123,6 @@ func (f *finder) ofAddress(t trace) bool {
 // identifies reports whether the trace distinguishes people with the same address.
 func (f *finder) identifies(t trace) bool {
 	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
-}
-
-// owners describes the numbers that occur together with an id in the traces.
-type owners struct {
-	mine    bool // the current row of its recipient has this person's number
-	foreign bool // a row of some table has another number
-}
-
-// idOwners are the owners of each recipient and external id.
-type idOwners struct {
-	recipients  map[uuid.UUID]owners
-	externalIDs map[string]owners
-}
-
-func (f *finder) owners(traces identities) idOwners {
-	o := idOwners{recipients: map[uuid.UUID]owners{}, externalIDs: map[string]owners{}}
-	for t := range traces {
-		if t.hash == "" || len(f.hashes) == 0 {
-			continue
-		}
-		foreign := !slices.Contains(f.hashes, t.hash)
-		add := func(w owners) owners {
-			return owners{mine: w.mine || !foreign && t.table == Recipients, foreign: w.foreign || foreign}
-		}
-		o.recipients[t.recipient] = add(o.recipients[t.recipient])
-		if t.externalID != "" {
-			o.externalIDs[t.externalID] = add(o.externalIDs[t.externalID])
-		}
-	}
-	return o
-}
-
-// contested reports whether an id may belong to a person with another number: a row has the id with
-// another number, and the recipient's current row does not have this person's number. For an external
-// id, the recipient is the one whose id is derived from it.
-func (o idOwners) contested(id uuid.UUID, externalID string) bool {
-	r, e := o.recipients[id], o.externalIDs[externalID]
-	return !r.mine && !e.mine && (r.foreign || e.foreign)
 }
 
 // whoAt returns the identifiers of all people that occur together with the address.
