@@ -10,8 +10,8 @@ import (
 const (
 	// minDelay is the shortest delay of a postponed email.
 	minDelay = time.Second
-	// maxDelay bounds how long an email waits after the emails in front of it have gone. Emails beyond it come back that often without success:
-	// 50,000 that wait, some hundred times in a second if they waited for a minute at most.
+	// maxDelay bounds how long an email waits after the emails in front of it have been sent. With a limit of one minute, 50,000
+	// waiting emails would be tried about 800 times per second without success.
 	maxDelay = 10 * time.Minute
 	// startInterval is the time per email that is assumed before a lane's first email has been sent.
 	startInterval = 100 * time.Millisecond

@@ -1,5 +1,5 @@
-// Package dispatcher moves due rows from the outbox to their queues: emails to the queue engine, bulk jobs to the message
-// broker. Any number of dispatcher processes may run: each row is taken by one of them, and a queue holds at most one task per
+// Package dispatcher moves due rows from the outbox to their queues: emails to asynq (Redis), bulk jobs to RabbitMQ.
+// Any number of dispatcher processes may run: each row is taken by one of them, and a queue holds at most one task per
 // id.
 //
 // A batch is committed first and published afterwards, so no transaction is open while the dispatcher waits for a broker. If

@@ -35,7 +35,8 @@ const (
 	// pollTime is the maximum age of a reservation when rows are taken for it. If Postgres is slow and the poll takes longer,
 	// the feeder reserves again: take and publish need the rest of batchTime.
 	pollTime = time.Second
-	// idleAfter is the idle time after which a feeder confirms its last batch. Under load the next batch confirms it.
+	// idleAfter is the idle time after which a feeder confirms its last batch. Under load the next take
+	// confirms the batch; an idle feeder uses a statement of its own.
 	idleAfter = time.Second
 )
 

@@ -75,7 +75,7 @@ type lanes struct {
 	probed        time.Time         // when the last probe of named lanes alone began
 	newest        time.Time         // last search for new rows
 	listed        time.Time         // when the last full listing began
-	lost          time.Time         // a listing that began before this time may lack rows that no later poll finds
+	lost          time.Time         // set by request: listings that began earlier do not satisfy it
 }
 
 func newLanes(store laneStore, wakes Wakes, interval time.Duration) *lanes {

@@ -15,8 +15,8 @@ const (
 	windowInterval = 2 * time.Second
 	// windowSeconds is the window in seconds of the send rate, besides the emails in flight. It is how long an idle tenant's email
 	// waits because of other tenants, which must be less than a second including the dispatcher's round, and how long workers have
-	// tasks if all dispatchers are down. An email waits longer if fewer emails are in flight than the workers report: by half a
-	// latency, the headroom, while the rate is used.
+	// tasks if all dispatchers are down. If fewer emails are in flight than the workers report, an email waits
+	// up to half a latency longer: the reported number contains that headroom.
 	windowSeconds = 0.75
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// joins decides when the next Server takes tasks too. A Server takes one task after the other, so a single one is too
-// slow for the rate if the machine is busy or the latency to Redis is high. The next Server joins while at least
-// 1/joins of the concurrency of the Servers before it is in flight, or while the last answers were tasks.
+// joins: Server n takes tasks while 1/joins of the concurrency of Servers 0…n-1 is in flight, or while polls return tasks. A
+// Server takes one task after the other, so a single one is too slow for the rate if the machine is busy or the latency to Redis
+// is high.
 const (
 	joins = 4
 	// inRow is the number of tasks after which more tasks are assumed to be ready, and dry the number of consecutive

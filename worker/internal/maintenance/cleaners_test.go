@@ -170,7 +170,7 @@ func TestCleaners(t *testing.T) {
 			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, cpf_cnpj_hash) SELECT first_entry, id, 2, 'a@example.com', 't', repeat('a', 64) FROM made`,
 			`SELECT (SELECT count(*) FROM recipients WHERE cpf_cnpj_hash IS NOT NULL) + (SELECT count(*) FROM mailing_entries WHERE cpf_cnpj_hash IS NOT NULL)`, 3, 3,
 		},
-		"mailing_entry_expired": { // of mailings without template and values, whose erasure locks a mailing for a moment: the next round is an hour later
+		"mailing_entry_expired": { // mailings with a template would be skipped: its erasure locks the row, and the next round is an hour later
 			`
 			WITH old AS (
 				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,

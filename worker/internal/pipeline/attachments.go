@@ -51,7 +51,7 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 	if size <= max(estimate, a.row.LargeFields, outbox.SmallBody) {
 		return false, nil
 	}
-	a.shared.size.Store(size) // of two at once either will do
+	a.shared.size.Store(size) // of two concurrent estimates, either is good enough
 	a.room.Release()
 	return p.reserve(ctx, log, a, size)
 }

@@ -66,7 +66,7 @@ type body struct {
 	stored     *template.Row    // a stored template instead of them; nil = none
 	memory     int              // bytes
 	autoText   bool
-	*bodySize  // not in the same piece of memory, as an email keeps it until its result is recorded
+	*bodySize  // a separate allocation: attempts keep it until their result is recorded, and must not keep the parsed templates alive
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }

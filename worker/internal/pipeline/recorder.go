@@ -34,14 +34,18 @@ func newRecorder(p *Params, postponer *postponer) *recorder {
 	return &recorder{Params: p, postponer: postponer, slots: make(chan struct{}, maxLockedResults)}
 }
 
-// record writes the result of an attempt. The provider has answered, so the write is repeated until
-// the database answers. While another transaction has locked the email it is repeated in the
-// background, if there is a slot; applied is then false. An error means that the database rejected
-// the statement, because of a fault of the schema or of this program. An acceptance is then repeated
-// in the same way for refusedTime, since the email would be sent again without it. applied is also
-// false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
-// late acceptance is recorded, unless there is one already. t is then the transition that was applied. While the database does
-// not answer, the result is stored for the dispatchers.
+// record writes the result of an attempt:
+//
+//   - While the database does not answer, it repeats the write, and stores the result for the dispatchers: the provider has
+//     answered.
+//   - While another transaction has locked the email, it repeats the write in the background, if there is a slot. applied is then
+//     false.
+//   - If the database refuses an acceptance, because of a fault of the schema or of this program, it repeats the write in the same
+//     way for refusedTime, since the email would be sent again without it. Any other refused write is an error.
+//   - If the lease ran out and another attempt has changed the email, it ignores a failure, and applied is false. It records an
+//     acceptance, unless there is one already.
+//
+// t is then the transition that was applied.
 func (r *recorder) record(log *slog.Logger, a *attempt, t *outbox.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
 	pending := startPending(r.PendingResults, log, *t)

@@ -204,7 +204,7 @@ func TestRetryQueueRefuses_Stop(t *testing.T) {
 	tasks := make(deliveries)
 	c, stop := s.consume(tasks.handle)
 	p := s.publisher()
-	const most = 17 // set aside, and one that waits in its place
+	const most = 17 // 16 batches set aside and one still being republished
 	for range most + 1 {
 		s.publish(p)
 	}
