@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// mostCounted is how many emails a request counts.
-const mostCounted = 100_000
+// maxCounted is how many emails a request counts.
+const maxCounted = 100_000
 
 // wait adds n emails of the company that wait until the next hour.
 func wait(t *testing.T, d storetest.Database, company uuid.UUID, n int, status string) {
@@ -42,14 +42,14 @@ func TestCount_RequestIsBounded(t *testing.T) {
 		limit   int   // of emails that are read
 		counted int64
 	}{
-		"many are scheduled": {"PENDING", 3 * mostCounted, 0, mostCounted + 5000},
-		"many wait":          {"RETRY_SCHEDULED", 1000, mostCounted + 1, 0},
+		"many are scheduled": {"PENDING", 3 * maxCounted, 0, maxCounted + 5000},
+		"many wait":          {"RETRY_SCHEDULED", 1000, maxCounted + 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			company := d.Company(t)
-			wait(t, d, company, mostCounted+5000, c.status)
+			wait(t, d, company, maxCounted+5000, c.status)
 			d.Run(t, `DELETE FROM quota_deltas`)
 			d.Run(t, `UPDATE quota_totals SET scheduled = $2, scheduled_at = now() - interval '1 hour' WHERE company_id = $1`, company, c.total)
 			for _, limit := range []int64{c.total, c.total, c.total + 1} {
@@ -91,8 +91,8 @@ func TestCount_RequestIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			countDue(t, d, mostCounted/3, company)
-			countDue(t, d, mostCounted/3)
+			countDue(t, d, maxCounted/3, company)
+			countDue(t, d, maxCounted/3)
 			if n := scheduled(t, d, company); n != c.counted {
 				t.Errorf("%d are in use, want %d", n, c.counted)
 			}

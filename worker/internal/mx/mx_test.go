@@ -169,10 +169,10 @@ func TestCheck_BoundedInFlight(t *testing.T) {
 	for domain := range zone {
 		asking.Go(func() { check(t, c, domain) })
 	}
-	waittest.Until(t, "16 lookups at a time", func() bool { return s.mostAtOnce() >= 16 })
+	waittest.Until(t, "16 lookups at a time", func() bool { return s.maxAtOnce() >= 16 })
 	close(hold)
 	asking.Wait()
-	if got := s.mostAtOnce(); got != 16 {
+	if got := s.maxAtOnce(); got != 16 {
 		t.Errorf("%d concurrent queries", got)
 	}
 }

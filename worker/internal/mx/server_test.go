@@ -90,7 +90,7 @@ func (s *server) total() (n int) {
 	return n
 }
 
-func (s *server) mostAtOnce() int {
+func (s *server) maxAtOnce() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit
