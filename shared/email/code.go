@@ -16,13 +16,3 @@ const (
 	// before it recorded a result, and the code of one whose worker recorded too late that it made no call.
 	CodeAttemptAbandoned = "ATTEMPT_ABANDONED"
 )
-
-// Validation is one of the four checks before an email is sent.
-type Validation string
-
-const (
-	ValidationIntegrity Validation = "INTEGRITY"
-	ValidationOutbox    Validation = "OUTBOX"
-	ValidationRecipient Validation = "RECIPIENT"
-	ValidationTemplate  Validation = "TEMPLATE"
-)

@@ -12,16 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an email, defined by the contract.
-const (
-	MaxSubject  = 150       // characters, not bytes
-	MaxHTML     = 512 << 10 // bytes of UTF-8
-	MaxCopies   = 5         // each of cc and bcc
-	MaxTags     = 5
-	maxHeaders  = 10
-	MaxFieldLen = 200 // characters of externalId, nome, razaoSocial
-)
-
 // SendJob is the task's payload, with the fields of the customer's EmailSendJobData. It refers to
 // the body (HTMLRef) instead of containing it, and has a CPF or CNPJ only as a hash.
 type SendJob struct {

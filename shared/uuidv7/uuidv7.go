@@ -31,6 +31,10 @@ func First(t time.Time) (id uuid.UUID) {
 	return id
 }
 
+// Time returns the time that a UUIDv7 begins with, to the millisecond. The created_at of a request's rows equals it, so that
+// lists can be filtered by date with ids.
+func Time(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
+
 // Series makes ids that always increase, for the rows of one request whose order matters, by one goroutine. The zero value is
 // ready for use.
 type Series struct{ last int64 }

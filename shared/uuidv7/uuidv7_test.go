@@ -155,12 +155,15 @@ func TestSource_ManyGoroutines(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
+func TestFirst_Time(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
 	first, id := uuidv7.First(at), uuidv7.NewSource(func() time.Time { return at }).New()
 	if next := uuidv7.First(at.Add(time.Millisecond)); first.String() >= id.String() || id.String() >= next.String() {
 		t.Errorf("%s, %s, %s", first, id, next)
+	}
+	if made := uuidv7.Time(id); !made.Equal(at) {
+		t.Errorf("made at %s, want %s", made, at)
 	}
 }
 

@@ -40,8 +40,8 @@ func newBodies(p Params) (bodies, error) {
 		Most: reqbody.MaxBody, TooLarge: reqbody.TooLarge,
 	}
 	sends, files := others, others
-	sends.Most, sends.Time = encoded, reqbody.TimeOf(encoded)
-	files.Most, files.Time = most, reqbody.TimeOf(most)
+	sends.Most, sends.Time = encoded, reqbody.ReceiveTime(encoded)
+	files.Most, files.Time = most, reqbody.ReceiveTime(most)
 	files.TooLarge = problem.Problem{
 		Status: http.StatusRequestEntityTooLarge, Code: "FILE_TOO_LARGE",
 		Detail: fmt.Sprintf("the file is larger than %d bytes, the limit of an email's attachments together", most),

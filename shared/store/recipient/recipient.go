@@ -160,7 +160,7 @@ func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUI
 }
 
 func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid.UUID) error {
-	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
+	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: recipient.String()}, deleteRecipientSQL, recipient, company, id, uuidv7.Time(id))
 	if err == nil && n == 0 {
 		err = pg.ErrNotFound
 	}
@@ -168,9 +168,4 @@ func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid
 		return fmt.Errorf("delete recipient: %w", err)
 	}
 	return nil
-}
-
-// madeAt returns when a UUIDv7 was made, to the millisecond.
-func madeAt(id uuid.UUID) time.Time {
-	return time.Unix(id.Time().UnixTime()).UTC()
 }

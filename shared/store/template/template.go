@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
 )
@@ -22,8 +21,6 @@ const (
 	MaxBytes    = 256 << 20
 	// MaxNames bounds names and locales, with those of deleted templates: their numbers continue, so their rows stay.
 	MaxNames = 20_000
-	// keptEvents is how many events of a template are kept, with all its locales.
-	keptEvents = 1000
 )
 
 // ErrFull: the company has the maximum number of versions, bytes or names of templates.
@@ -94,23 +91,6 @@ const addTotalsSQL = `UPDATE template_totals SET versions = versions + $2, bytes
 // namesSQL reads along the primary key, at most MaxNames rows and one. Rows of others' locks do not matter: the caller
 // has locked the company's totals.
 const namesSQL = `SELECT count(*) FROM (SELECT FROM templates WHERE company_id = $1 LIMIT $2) t`
-
-// insertEventSQL inserts one row.
-const insertEventSQL = `INSERT INTO template_events (company_id, name, locale, version, action, actor) VALUES ($1, $2, $3, $4, $5, $6)`
-
-// oldEventsSQL reads template_events_template from its newest row back and locks what it deletes: one row, as a rule.
-const oldEventsSQL = `
-DELETE FROM template_events WHERE company_id = $1 AND name = $2 AND id <= (
-    SELECT id FROM template_events WHERE company_id = $1 AND name = $2 ORDER BY id DESC OFFSET $3 LIMIT 1)`
-
-// record inserts an event of a template and deletes its oldest.
-func record(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, id ID, version any, action string) error {
-	if _, err := tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, version, action, actor); err != nil {
-		return pg.Translate(err)
-	}
-	_, err := tx.ExecContext(ctx, oldEventsSQL, company, id.Name, keptEvents)
-	return pg.Translate(err)
-}
 
 // publishSQL finds the template and the version by their primary keys and locks the template. It changes nothing if
 // the version is the published one already. After a wait for the lock, PostgreSQL checks the conditions on t again, but EXISTS
@@ -253,58 +233,4 @@ func (s *Store) Delete(ctx context.Context, company uuid.UUID, actor string, id 
 		}
 		return record(ctx, tx, company, actor, id, nil, "DELETED")
 	}))
-}
-
-// resolveSQL finds the templates by primary key, one per locale, and locks nothing.
-const resolveSQL = `
-SELECT t.locale, t.published AS version FROM templates t
-WHERE t.company_id = $1 AND t.name = $2 AND t.locale = ANY ($3) AND t.published IS NOT NULL
-ORDER BY array_position($3, t.locale) LIMIT 1`
-
-// Resolve returns the published version in the first of the locales that has one, or pg.ErrNotFound.
-func (s *Store) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (id ID, version int, err error) {
-	var row struct {
-		Locale  string
-		Version int
-	}
-	if err := s.db.Get(ctx, &row, resolveSQL, company, name, pq.StringArray(locales)); err != nil {
-		return ID{}, 0, fmt.Errorf("resolve template: %w", pg.Translate(err))
-	}
-	return ID{name, row.Locale}, row.Version, nil
-}
-
-// resolveVersionSQL finds the version by the primary key of template_versions, once per locale, and locks nothing.
-const resolveVersionSQL = `
-SELECT v.locale FROM template_versions v
-WHERE v.company_id = $1 AND v.name = $2 AND v.locale = ANY ($3) AND v.version = $4
-ORDER BY array_position($3, v.locale) LIMIT 1`
-
-// ResolveVersion returns the first of the locales in which a template has the version, or pg.ErrNotFound.
-func (s *Store) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (ID, error) {
-	id := ID{Name: name}
-	if err := s.db.Get(ctx, &id.Locale, resolveVersionSQL, company, name, pq.StringArray(locales), version); err != nil {
-		return ID{}, fmt.Errorf("resolve template version: %w", pg.Translate(err))
-	}
-	return id, nil
-}
-
-// findVersionSQL finds by the primary keys of both tables and locks nothing.
-const findVersionSQL = `
-SELECT v.name, v.locale, v.version, v.subject, v.html, v.text_body, v.variables, v.created_by, v.created_at,
-       t.published IS NOT DISTINCT FROM v.version AS published
-FROM template_versions v JOIN templates t ON t.company_id = v.company_id AND t.name = v.name AND t.locale = v.locale
-WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4`
-
-// Find returns one version, or pg.ErrNotFound.
-func (s *Store) Find(ctx context.Context, company uuid.UUID, id ID, version int) (Version, error) {
-	return find(ctx, s.db, company, id, version)
-}
-
-// find is Find on connections or in a transaction.
-func find(ctx context.Context, db sqlx.QueryerContext, company uuid.UUID, id ID, version int) (Version, error) {
-	var v Version
-	if err := sqlx.GetContext(ctx, db, &v, findVersionSQL, company, id.Name, id.Locale, version); err != nil {
-		return Version{}, fmt.Errorf("find template version: %w", pg.Translate(err))
-	}
-	return v, nil
 }

@@ -8,17 +8,10 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/google/uuid"
 
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/store/idempotency"
 )
-
-// TimeOf returns the millisecond that a UUIDv7 begins with: created_at equals it, so lists can
-// be filtered by date with ids.
-func TimeOf(id uuid.UUID) time.Time {
-	return time.Unix(id.Time().UnixTime()).UTC()
-}
 
 const (
 	// maxIdempotencyKey is the maximum length of an Idempotency-Key.

@@ -216,7 +216,7 @@ func testEmail(v *reqctx.State, m *mailingstore.NewMailing, address string, rend
 		ID: id, CompanyID: m.CompanyID, RequestID: v.RequestID, Sender: m.Sender,
 		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, Template: m.Template, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
 		Attachments: m.Attachments,
-		Priority:    email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: accept.TimeOf(id),
+		Priority:    email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: uuidv7.Time(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.RequestID,
 			To: address, Subject: rendered.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,

@@ -22,6 +22,7 @@ import (
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/uuidv7"
 )
 
 // addRoute identifies the operation in idempotency_keys. It must never change: keys
@@ -81,7 +82,7 @@ func (h *Handlers) Add(c *gin.Context) error {
 	defer span.End()
 	err = h.accept.Commit(ctx, first, key, unknown(), func(ctx context.Context) error {
 		return h.store.AcceptRecipients(ctx, recipient.NewRecipients{
-			CompanyID: v.Caller.CompanyID, RequestID: v.RequestID, CreatedAt: accept.TimeOf(first),
+			CompanyID: v.Caller.CompanyID, RequestID: v.RequestID, CreatedAt: uuidv7.Time(first),
 			Recipients: people, Idempotency: key.Record(answer), Traceparent: telemetry.Traceparent(ctx),
 		})
 	})

@@ -14,8 +14,8 @@ import (
 	"email-gateway/api/internal/spool"
 )
 
-// TimeOf returns how long receiving a body of the given size may take.
-func TimeOf(size int64) time.Duration { return bodyTime * time.Duration(size/MaxBody+1) }
+// ReceiveTime returns how long receiving a body of the given size may take.
+func ReceiveTime(size int64) time.Duration { return bodyTime * time.Duration(size/MaxBody+1) }
 
 // Receiver receives request bodies: memory is accounted to the company as bytes arrive. Bodies
 // above memoryBody, or without memory, go to disk.

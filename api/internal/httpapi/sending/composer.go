@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/attachment"
-	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/taxid"
@@ -119,7 +118,7 @@ func (c *composer) build(caller *tenant.Caller, requestID string, d *draft.Draft
 		Delivery:       email.Delivery(strictjson.Or(r.Delivery, string(email.AtLeastOnce))),
 		SendAt:         d.SendAt,
 		TTL:            c.ttl,
-		CreatedAt:      accept.TimeOf(id),
+		CreatedAt:      uuidv7.Time(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: caller.CompanyID.String(), RequestID: requestID,
 			To: r.To, CC: r.CC, BCC: r.BCC, Subject: r.Subject, HTMLRef: id.String(),
