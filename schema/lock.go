@@ -33,10 +33,10 @@ EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
 END
 $$`
 
-// takeLockSQL does not wait: a waiting statement has a snapshot, and the running migration may
-// create an index CONCURRENTLY, which waits for snapshots. The weakest lock that conflicts with
-// itself allows a backup to read the table. After a minute without an answer of this machine Postgres ends the session: others wait
-// for the lock without a limit.
+// takeLockSQL does not wait: a waiting statement has a snapshot, and the running migration may create an index
+// CONCURRENTLY, which waits for snapshots. The weakest lock that conflicts with itself allows a backup to read the
+// table. After a minute without an answer of this machine Postgres ends the session: others wait for the lock without a
+// limit.
 const takeLockSQL = `
 SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;

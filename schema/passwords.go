@@ -46,9 +46,9 @@ func UsedElsewhere(ctx context.Context, db *sql.DB) (map[string][]string, error)
 	return databases, nil
 }
 
-// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The caller must be
-// allowed to alter the roles. Any number of callers may run it concurrently, also with Up and Roles: Postgres refuses concurrent
-// changes of one role.
+// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The
+// caller must be allowed to alter the roles. Any number of callers may run it concurrently, also with Up and Roles:
+// Postgres refuses concurrent changes of one role.
 func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) (err error) {
 	if len(passwords) == 0 {
 		return nil
@@ -73,8 +73,8 @@ func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) 
 // verifierForm is the form that Postgres recognizes as a verifier and stores as it is.
 var verifierForm = regexp.MustCompile(`^SCRAM-SHA-256\$[1-9][0-9]*:[A-Za-z0-9+/]+=*\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$`)
 
-// verifierOf returns a password that is a verifier already as it is, so that the environment of `migrate roles` need not contain the
-// passwords.
+// verifierOf returns a password that is a verifier already as it is, so that the environment of `migrate roles` need
+// not contain the passwords.
 func verifierOf(password string) (string, error) {
 	if verifierForm.MatchString(password) {
 		return password, nil

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The api crashes at each step of a batch, whose emails take two statements. All of them are stored or none; a repeated request stores
-// them once, and each repetition gets the same response.
+// The api crashes at each step of a batch, whose emails take two statements. All of them are stored or none; a repeated
+// request stores them once, and each repetition gets the same response.
 func TestCrashPoints_Batch(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)

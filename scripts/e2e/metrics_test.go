@@ -113,8 +113,8 @@ func selectors(t *testing.T) map[string][]observability.Selector {
 	return selected
 }
 
-// missingSeries is an error if a selected series does not exist: a condition with an unknown label value is never true, and its alert
-// never fires.
+// missingSeries is an error if a selected series does not exist: a condition with an unknown label value is never true,
+// and its alert never fires.
 func missingSeries(families map[string]map[string]*dto.MetricFamily, selected map[string][]observability.Selector) error {
 	var missing []error
 	for where, of := range selected {

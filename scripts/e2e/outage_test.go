@@ -88,7 +88,8 @@ func TestWorkerStopsGracefully(t *testing.T) {
 	s.sentOnce(n)
 }
 
-// The send rate and the state of SES in /health are from the same call, one per worker and minute: AWS limits the calls of an account.
+// The send rate and the state of SES in /health are from the same call, one per worker and minute: AWS limits the calls
+// of an account.
 func TestGetAccount_OncePerMinute(t *testing.T) {
 	t.Parallel()
 	started := time.Now()

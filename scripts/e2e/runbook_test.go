@@ -16,7 +16,8 @@ import (
 // untilSilent marks a block that an operator repeats until it prints nothing.
 const untilSilent = "# Repeat until it prints nothing."
 
-// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH, and returns what they print.
+// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH, and returns
+// what they print.
 func (s *system) runbook(section string, env map[string]string) (printed string) {
 	s.t.Helper()
 	blocks := operationsBlocks(s.t)

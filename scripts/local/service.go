@@ -1,6 +1,7 @@
-// Package local provides the servers of a run on this machine: private Postgres, Redis, RabbitMQ and S3
-// servers of scripts/services.sh, HTTP servers in its own process, free addresses and the usage of processes; and what
-// the main functions of such runs share. Package programs below it starts programs. The chaos run, the benchmark and the end-to-end tests use it.
+// Package local provides the servers of a run on this machine: private Postgres, Redis, RabbitMQ and S3 servers of
+// scripts/services.sh, HTTP servers in its own process, free addresses and the usage of processes; and what the main
+// functions of such runs share. Package programs below it starts programs. The chaos run, the benchmark and the
+// end-to-end tests use it.
 package local
 
 import (

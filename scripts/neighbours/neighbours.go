@@ -89,8 +89,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	return report, nil
 }
 
-// window is the maximum time that an email waits on the queue because of others, by design: the dispatcher keeps at most 0.75 s of
-// the send rate there besides the emails in flight, and the worker sends them at the send rate.
+// window is the maximum time that an email waits on the queue because of others, by design: the dispatcher keeps at
+// most 0.75 s of the send rate there besides the emails in flight, and the worker sends them at the send rate.
 const window = 750 * time.Millisecond
 
 // settings resets the settings that package cluster shortens for chaos runs to those of production.

@@ -222,8 +222,8 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable and not full. It
-// joins a Ping that is running.
+// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable
+// and not full. It joins a Ping that is running.
 func (b *Bucket) Ping(ctx context.Context) error { return b.join(ctx, "ping", b.ping) }
 
 // PingRead is Ping for a program that only reads.

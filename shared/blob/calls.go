@@ -19,7 +19,8 @@ const (
 // may return after hours, or never. nil = the storage's calls end with their context.
 type calls chan struct{}
 
-// do runs f, and returns when it has returned, ctx ends, or readTimeout is over. If f returns later, late is called; it may be nil.
+// do runs f, and returns when it has returned, ctx ends, or readTimeout is over. If f returns later, late is called; it
+// may be nil.
 func (c calls) do(ctx context.Context, f func() error, late func()) error {
 	_, err := c.run(ctx, f, late)
 	return err

@@ -72,8 +72,8 @@ type marking struct {
 	warned   bool      // that the storage cannot be marked
 }
 
-// Verify returns ErrUnavailable if the storage is not the installation's now. A caller that finds other content than it stored asks
-// this: a proxy may answer every request with a page of its own.
+// Verify returns ErrUnavailable if the storage is not the installation's now. A caller that finds other content than it
+// stored asks this: a proxy may answer every request with a page of its own.
 func (b *Bucket) Verify(ctx context.Context) error {
 	if b.options.Owner == nil {
 		return nil
@@ -210,7 +210,8 @@ func (b *Bucket) claim(ctx context.Context, id uuid.UUID) error {
 		return fmt.Errorf("compare the storage with the database: %w", err)
 	}
 	if refusal != "" {
-		// Another check, or another api, may have marked the storage since the marker was read: it writes the marker, then records that.
+		// Another check, or another api, may have marked the storage since the marker was read: it writes the marker,
+		// then records that.
 		if found, err := b.marker(ctx); err == nil && found == id.String() {
 			return nil
 		}

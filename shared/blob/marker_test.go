@@ -171,8 +171,8 @@ func TestUnmarkedStorage(t *testing.T) {
 	})
 }
 
-// Checks at the same time, as of two apis that start, may all find no marker: one of them marks the storage, and no other one fails
-// because it is marked.
+// Checks at the same time, as of two apis that start, may all find no marker: one of them marks the storage, and no
+// other one fails because it is marked.
 func TestMarker_ChecksAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	emptyStorages(t, func(t *testing.T, right, _ string) {
@@ -186,7 +186,8 @@ func TestMarker_ChecksAtTheSameTime(t *testing.T) {
 	})
 }
 
-// marksMeanwhile is an installation whose storage another check marks between the read of the marker and the comparison of the files.
+// marksMeanwhile is an installation whose storage another check marks between the read of the marker and the comparison
+// of the files.
 type marksMeanwhile struct {
 	*installation
 	mark func() error

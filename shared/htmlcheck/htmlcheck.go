@@ -27,8 +27,8 @@ import (
 	"unicode/utf8"
 )
 
-// Version identifies the rules. It is stored with each result; raise it with every change that
-// could change a result, also of the form in which templates are checked (mailmerge.Checked), so that stored ones are checked again.
+// Version identifies the rules. It is stored with each result; raise it with every change that could change a result,
+// also of the form in which templates are checked (mailmerge.Checked), so that stored ones are checked again.
 const Version int16 = 3
 
 // MaxBytes is the largest body in bytes of UTF-8: 512 KiB.

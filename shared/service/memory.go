@@ -36,8 +36,9 @@ func setMemory(root string) {
 	}
 }
 
-// containerMemory returns the lowest memory limit of the process's control group and those above it, 0 without one. A program in a
-// container sees its own group at the top of the file system, although /proc may name another path: that one is read too.
+// containerMemory returns the lowest memory limit of the process's control group and those above it, 0 without one. A
+// program in a container sees its own group at the top of the file system, although /proc may name another path: that
+// one is read too.
 func containerMemory(root string) (lowest int64) {
 	groups, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // none on other systems than Linux
 	for line := range strings.Lines(string(groups)) {

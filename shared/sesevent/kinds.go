@@ -165,8 +165,8 @@ func (s *subscription) content() content {
 	}}
 }
 
-// cut truncates text to at most n bytes, at a character boundary, and replaces control characters: some texts come from mail servers
-// of recipients, and are printed on terminals.
+// cut truncates text to at most n bytes, at a character boundary, and replaces control characters: some texts come from
+// mail servers of recipients, and are printed on terminals.
 func cut(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -11,7 +11,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// No statement of the programs waits long for the row of the circuit breaker while another session holds it, and none writes then.
+// No statement of the programs waits long for the row of the circuit breaker while another session holds it, and none
+// writes then.
 func TestBreaker_LockedRow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -434,8 +434,8 @@ func TestPickProbe_CompaniesTakeTurns(t *testing.T) {
 	}
 }
 
-// The first probe is not the email of the company whose email opened the circuit breaker, however old its emails are, unless there is
-// no other.
+// The first probe is not the email of the company whose email opened the circuit breaker, however old its emails are,
+// unless there is no other.
 func TestPickProbe_BeginsAfterTheOpener(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -462,8 +462,8 @@ func TestPickProbe_BeginsAfterTheOpener(t *testing.T) {
 	}
 }
 
-// A probe that still waits on its queue says that workers do not serve that queue, however old its emails are: the next ones are on
-// the other queues, also if several are not served.
+// A probe that still waits on its queue says that workers do not serve that queue, however old its emails are: the next
+// ones are on the other queues, also if several are not served.
 func TestPickProbe_QueueThatIsNotServed(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Postgres's clock was an hour ahead before it was set back, or before a failover: what was leased or enqueued then is returned at
-// once, not an hour later. A current lease, or a task that was just enqueued, is not.
+// Postgres's clock was an hour ahead before it was set back, or before a failover: what was leased or enqueued then is
+// returned at once, not an hour later. A current lease, or a task that was just enqueued, is not.
 func TestRescue_AfterClockWasAhead(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -52,7 +52,8 @@ func TestRescue_AfterClockWasAhead(t *testing.T) {
 	}
 }
 
-// A mailing whose job wrote its last heartbeat by a clock that was an hour ahead is recovered, locked by the next job and counted.
+// A mailing whose job wrote its last heartbeat by a clock that was an hour ahead is recovered, locked by the next job
+// and counted.
 func TestMailings_AfterClockWasAhead(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -310,7 +310,8 @@ func TestDueReplays(t *testing.T) {
 	}
 }
 
-// A dead letter that another transaction has locked ends a round that discards it soon: the replays of other companies wait for that.
+// A dead letter that another transaction has locked ends a round that discards it soon: the replays of other companies
+// wait for that.
 func TestWorkReplay_LockedDeadLetter(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -330,8 +331,8 @@ func TestWorkReplay_LockedDeadLetter(t *testing.T) {
 	}
 }
 
-// A round ends before a dead letter that retry leaves for later: its cursor and counts are those of the dead letters before it, the
-// next round is due 5 s later, and what was retried behind it counts then, once.
+// A round ends before a dead letter that retry leaves for later: its cursor and counts are those of the dead letters
+// before it, the next round is due 5 s later, and what was retried behind it counts then, once.
 func TestWorkReplay_Postponed(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 2} {

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The lines of an upload arrive more slowly than idle_in_transaction_session_timeout allows: the upload succeeds nevertheless, and
-// another idle transaction is ended.
+// The lines of an upload arrive more slowly than idle_in_transaction_session_timeout allows: the upload succeeds
+// nevertheless, and another idle transaction is ended.
 func TestIngestMailing_ASlowClient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -43,8 +43,8 @@ func TestListener(t *testing.T) {
 	wakeUntilReceived(t, d, listener)
 }
 
-// A server that refuses writes may have been replaced and run on: the listener leaves it, as the pool does, and connects to it again
-// when it accepts writes.
+// A server that refuses writes may have been replaced and run on: the listener leaves it, as the pool does, and
+// connects to it again when it accepts writes.
 func TestListener_LeavesReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

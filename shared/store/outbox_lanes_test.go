@@ -139,8 +139,8 @@ func TestNewLanes_IDsAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// The statements of a wake-up are prepared. A plan that was made on tables with a few rows, which were analyzed then, still reads few
-// pages when there are many lanes and rows.
+// The statements of a wake-up are prepared. A plan that was made on tables with a few rows, which were analyzed then,
+// still reads few pages when there are many lanes and rows.
 func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 	t.Parallel()
 	for _, emails := range []int{2, 10, 100} {

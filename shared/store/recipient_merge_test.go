@@ -220,8 +220,8 @@ func TestRecipients_DeletedBetweenTwoOfABatch(t *testing.T) {
 	p.want("a batch from before and after a deletion", []update{after})
 }
 
-// A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as intake_id, and
-// empty fields can be filled.
+// A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as
+// intake_id, and empty fields can be filled.
 func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -49,7 +49,8 @@ func TestReturnIntakes(t *testing.T) {
 	returned(0, "all are written down")
 }
 
-// Each call looks at one page, and continues behind the last one: imports that wait do not hide a lost one, whatever their number.
+// Each call looks at one page, and continues behind the last one: imports that wait do not hide a lost one, whatever
+// their number.
 func TestReturnIntakes_InPages(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -53,7 +53,8 @@ type Server struct {
 	Broken pq.StringArray `db:"broken"`
 }
 
-// OldestServer is the oldest server_version_num of Postgres that the gateway supports. Server reads nothing but the version of an older one.
+// OldestServer is the oldest server_version_num of Postgres that the gateway supports. Server reads nothing but the
+// version of an older one.
 const OldestServer = 15_00_00
 
 // serverVersionSQL reads no table and locks nothing.
@@ -110,7 +111,8 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 // workersNeedKeysSQL reads at most one row of each table.
 const workersNeedKeysSQL = `SELECT EXISTS (SELECT FROM webhook_endpoints) OR EXISTS (SELECT FROM stored_files)`
 
-// WorkersNeedKeys reports whether anything is stored that workers decrypt: the secrets of webhook endpoints, or files for attachments.
+// WorkersNeedKeys reports whether anything is stored that workers decrypt: the secrets of webhook endpoints, or files
+// for attachments.
 func (s *Store) WorkersNeedKeys(ctx context.Context) (needed bool, err error) {
 	err = s.db.Get(ctx, &needed, workersNeedKeysSQL)
 	return needed, pg.Wrap("look for encrypted values", err)

@@ -41,8 +41,8 @@ func readAs[T any](kind, read string, arg any, want T) typed {
 	}}
 }
 
-// typedParameters has a value of every type that a statement of this package or of one below takes, and NULL where one is passed. Arrays
-// are passed as lib/pq writes them, as text, and as array.go does, binary.
+// typedParameters has a value of every type that a statement of this package or of one below takes, and NULL where one
+// is passed. Arrays are passed as lib/pq writes them, as text, and as array.go does, binary.
 func typedParameters() []typed {
 	id, at := uuid.MustParse("0190a5d0-0000-7000-8000-00000000ff5c"), time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
 	const text = "a\"'\\{}\n"

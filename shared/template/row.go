@@ -52,9 +52,9 @@ type RowFault struct {
 // Error joins code, field and detail.
 func (f *RowFault) Error() string { return f.Code + " of " + f.Field + ": " + f.Detail }
 
-// AppendTo renders a row behind dst and returns its parts, as they are sent, and the extended dst. An empty value is one that the data
-// lacks: where neither a default is declared nor the variable as optional, nothing is written, and the column's index is
-// in empty. The error is a *RowFault.
+// AppendTo renders a row behind dst and returns its parts, as they are sent, and the extended dst. An empty value is
+// one that the data lacks: where neither a default is declared nor the variable as optional, nothing is written, and
+// the column's index is in empty. The error is a *RowFault.
 func (r *Row) AppendTo(dst []byte, v Values) (made Parts, _ []byte, empty []int, err error) {
 	if len(v.Fields) < len(r.paths) {
 		return Parts{}, dst, nil, fmt.Errorf("render: %d values for a template that needs %d", len(v.Fields), len(r.paths))

@@ -98,8 +98,8 @@ func (k Keys) Open(token string) (Link, error) {
 // tokenForm matches every token: at least minEncrypted bytes, the first of which is the version.
 var tokenForm = regexp.MustCompile(`A[Q-Za-f][A-Za-z0-9_-]{81,}`)
 
-// WithoutTokens removes from a path everything that has the form of a token, also in paths of other programs: merge fields put tokens
-// into tenants' links too. What is kept about a click must not contain a working token.
+// WithoutTokens removes from a path everything that has the form of a token, also in paths of other programs: merge
+// fields put tokens into tenants' links too. What is kept about a click must not contain a working token.
 func WithoutTokens(path string) string { return tokenForm.ReplaceAllString(path, "") }
 
 // nonceFunc returns a function that derives a nonce from a plaintext.

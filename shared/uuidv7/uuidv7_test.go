@@ -107,8 +107,8 @@ func TestSource_ClockIsSetBack(t *testing.T) {
 	h.mustBe(t, 0, 0)
 }
 
-// The rows of one request keep their order although the clock is set back between them. The test changes the clock of the process, so
-// it does not run beside others.
+// The rows of one request keep their order although the clock is set back between them. The test changes the clock of
+// the process, so it does not run beside others.
 func TestSeries(t *testing.T) { //nolint:paralleltest // see above
 	follow := func(offset time.Duration) {
 		if err := uuidv7.Process().Follow(func() (time.Time, error) { return time.Now().Add(offset), nil }); err != nil {

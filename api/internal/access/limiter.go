@@ -44,9 +44,9 @@ func (l *Limiter) Take(key string, perSecond, burst int) Quota {
 	return quotaOf(b, b.AllowN(now, 1), 1, now, perSecond)
 }
 
-// TakeItems counts the items of a request beyond the first, which Take has counted: all n or, if it is not allowed, none. More items
-// than a burst has are allowed if the bucket was full. They overdraw it, so that the key's further requests wait until its rate
-// has paid for all of them: otherwise a key with a small burst could never send so many.
+// TakeItems counts the items of a request beyond the first, which Take has counted: all n or, if it is not allowed,
+// none. More items than a burst has are allowed if the bucket was full. They overdraw it, so that the key's further
+// requests wait until its rate has paid for all of them: otherwise a key with a small burst could never send so many.
 func (l *Limiter) TakeItems(key string, perSecond, burst, n int) Quota {
 	if perSecond <= 0 {
 		return Quota{Allowed: true}

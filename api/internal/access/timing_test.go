@@ -11,8 +11,9 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// The duration of a rejection must not depend on why the key is wrong: for every well-formed wrong key, Authenticate does one lookup and one
-// constant-time comparison. The test checks the code, because measured times would prove nothing on a busy machine.
+// The duration of a rejection must not depend on why the key is wrong: for every well-formed wrong key, Authenticate
+// does one lookup and one constant-time comparison. The test checks the code, because measured times would prove
+// nothing on a busy machine.
 func TestAuthenticate_SameCodePathForAllRejections(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "directory.go", nil, 0)

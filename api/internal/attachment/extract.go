@@ -25,9 +25,10 @@ type Limits struct {
 	Count    int // contents; further ones are not stored
 }
 
-// Extract reads the JSON document of a request and replaces each text at attachments[…].content by a short one that stands for
-// the decoded content: see Contents.Find. Equal contents are replaced by equal texts, however they were written. White space between
-// values is left out. The document ends at the first character with which the JSON is invalid, so that strictjson.Parse reports it.
+// Extract reads the JSON document of a request and replaces each text at attachments[…].content by a short one that
+// stands for the decoded content: see Contents.Find. Equal contents are replaced by equal texts, however they were
+// written. White space between values is left out. The document ends at the first character with which the JSON is
+// invalid, so that strictjson.Parse reports it.
 //
 // The caller closes the contents, also after an error: ErrDocumentTooLarge, an error of r, or of the disk.
 func Extract(r io.Reader, disk Disk, limits Limits) (document []byte, contents *Contents, err error) {

@@ -49,9 +49,10 @@ type Library struct {
 	Slots  Slots
 }
 
-// Store stores a content of a company, or finds it if the company has stored it before: then the storage is not used, unless a
-// worker has found that the object is missing. The object is complete before its row exists. An object without a row, after a
-// crash, is deleted by the dispatcher. The error is that of the storage (blob.ErrUnavailable), of the database, or a *quota.Error.
+// Store stores a content of a company, or finds it if the company has stored it before: then the storage is not used,
+// unless a worker has found that the object is missing. The object is complete before its row exists. An object without
+// a row, after a crash, is deleted by the dispatcher. The error is that of the storage (blob.ErrUnavailable), of the
+// database, or a *quota.Error.
 func (l *Library) Store(ctx context.Context, company uuid.UUID, c *Content) (stored file.File, found bool, err error) {
 	stored, err = l.Files.UseFile(ctx, company, c.SHA256())
 	if err == nil && !stored.Missing || err != nil && !errors.Is(err, store.ErrNotFound) {

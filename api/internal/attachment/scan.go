@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// document copies the only value of the input. It never returns nil: the error is io.EOF after the last character, and errBroken at
-// the first one with which the JSON is invalid.
+// document copies the only value of the input. It never returns nil: the error is io.EOF after the last character, and
+// errBroken at the first one with which the JSON is invalid.
 func (e *extractor) document() error {
 	head, err := e.in.Peek(3)
 	switch {

@@ -159,9 +159,10 @@ type request struct {
 }
 
 // call sends a repeatable request until there is a response of the api. For up to a minute it retries any refusal with
-// Retry-After, 429 without it, and a proxy's 502, 503 and 504, but not if a quota is exceeded. A guarded request is retried only after such a refusal with a
-// status below 500, when the api has processed nothing. A request that makes something new on each run is never retried. The
-// error is an UnknownError if any try may have been processed, not only the last one.
+// Retry-After, 429 without it, and a proxy's 502, 503 and 504, but not if a quota is exceeded. A guarded request is
+// retried only after such a refusal with a status below 500, when the api has processed nothing. A request that makes
+// something new on each run is never retried. The error is an UnknownError if any try may have been processed, not only
+// the last one.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	start, unknown := time.Now(), false
 	for {

@@ -129,8 +129,8 @@ func (p *Problem) passes() bool {
 	return p.Code != "QUOTA_EXCEEDED" && (p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.proxyPasses())
 }
 
-// proxyPasses reports whether a proxy answered with a status that mostly means that the api is being restarted. Others may last, such
-// as those of a wrong API_URL.
+// proxyPasses reports whether a proxy answered with a status that mostly means that the api is being restarted. Others
+// may last, such as those of a wrong API_URL.
 func (p *Problem) proxyPasses() bool {
 	return p.byProxy() && p.Status >= http.StatusBadGateway && p.Status <= http.StatusGatewayTimeout
 }

@@ -17,10 +17,10 @@ type Inspection struct {
 	loneSurrogate map[Encoding]int // for each possible byte order: line of the first lone surrogate, 0 = none
 }
 
-// Encoding decides the encoding of the file. given is the uploader's choice, or Detect. A byte order mark
-// decides; without one, valid UTF-8 is UTF-8, a file in which every other byte is NUL is UTF-16, and
-// everything else is Windows-1252, as saved by the Portuguese Excel, unless it has the byte of its sign ¤. The whole file must be valid in the
-// encoding. Its error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
+// Encoding decides the encoding of the file. given is the uploader's choice, or Detect. A byte order mark decides;
+// without one, valid UTF-8 is UTF-8, a file in which every other byte is NUL is UTF-16, and everything else is
+// Windows-1252, as saved by the Portuguese Excel, unless it has the byte of its sign ¤. The whole file must be valid in
+// the encoding. Its error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
 func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.Size == 0 {
 		return "", &FileError{Code: CodeEmptyFile, Message: "the file is empty"}

@@ -9,8 +9,8 @@ const (
 	overdueBounces = 2000
 )
 
-// eventArrivals compares the events of SES with the emails sent, if the gateway gets events: a lost subscription, a wrong topic, or
-// a configuration set without a destination leaves no trace but their absence.
+// eventArrivals compares the events of SES with the emails sent, if the gateway gets events: a lost subscription, a
+// wrong topic, or a configuration set without a destination leaves no trace but their absence.
 func (x *examination) eventArrivals(ctx context.Context) {
 	const check = "sesEvents"
 	if version, err := x.Store.SchemaVersion(ctx); err != nil || version < x.Newest {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// keys checks whether the workers have the keys of the api, if they need any. Without the api's settings, it can only find workers
-// that have none.
+// keys checks whether the workers have the keys of the api, if they need any. Without the api's settings, it can only
+// find workers that have none.
 func (x *examination) keys(ctx context.Context, alive []process) {
 	var found []string
 	for _, p := range alive {

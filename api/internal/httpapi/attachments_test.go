@@ -130,8 +130,8 @@ func TestAttachments_InlineAndByID(t *testing.T) {
 	}
 }
 
-// A content that the storage has lost is stored again when the company sends it again, under its id: emails that attach it by id, and
-// those that have failed and are sent again, have it too.
+// A content that the storage has lost is stored again when the company sends it again, under its id: emails that attach
+// it by id, and those that have failed and are sent again, have it too.
 func TestAttachments_LostContent(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/waittest"
 )
 
-// A program's open transaction holds the aggregate of one item. The batch waits for it without a connection and is then refused; other
-// batches and emails are not delayed, and a company's third batch is refused at once.
+// A program's open transaction holds the aggregate of one item. The batch waits for it without a connection and is then
+// refused; other batches and emails are not delayed, and a company's third batch is refused at once.
 func TestBatch_AggregateInAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

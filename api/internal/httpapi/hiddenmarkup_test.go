@@ -43,7 +43,8 @@ func TestTemplates_HiddenMarkup(t *testing.T) {
 	}
 }
 
-// What is only in a comment or default is not sent: it refuses no template and needs no attachment. Faults have the line of the source.
+// What is only in a comment or default is not sent: it refuses no template and needs no attachment. Faults have the
+// line of the source.
 func TestTemplates_CommentsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -257,7 +257,8 @@ func TestMailing_TemplateObject(t *testing.T) {
 	}
 }
 
-// An empty cell is reported within the section of its object, and refused with emptyFields=reject, although a column outside has that name.
+// An empty cell is reported within the section of its object, and refused with emptyFields=reject, although a column
+// outside has that name.
 func TestMailing_TemplateObjectEmptyCell(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -7,8 +7,8 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// A program's open transaction holds the company's quotas. Requests close to a quota get a conflict that says when to repeat them,
-// with and without a key, and succeed after the transaction.
+// A program's open transaction holds the company's quotas. Requests close to a quota get a conflict that says when to
+// repeat them, with and without a key, and succeed after the transaction.
 func TestQuota_LockedByAProgram(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

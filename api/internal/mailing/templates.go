@@ -176,7 +176,8 @@ func listed(columns []string) string {
 	return strings.Join(all, ", ")
 }
 
-// shortColumn truncates a column name, which may be a whole line of data, and replaces control characters: it is printed on terminals.
+// shortColumn truncates a column name, which may be a whole line of data, and replaces control characters: it is
+// printed on terminals.
 func shortColumn(name string) string {
 	const longest = 100
 	name = strings.Map(func(r rune) rune {

@@ -190,8 +190,8 @@ func (v *Validator) emptyFields(row csvfile.Row) mailingstore.Line {
 	return mailingstore.Line{}
 }
 
-// render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent, is no longer
-// in the answer to the upload.
+// render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent,
+// is no longer in the answer to the upload.
 func (v *Validator) render(row csvfile.Row) (mailingstore.Line, error) {
 	v.readCells(row)
 	for i := range v.columns {

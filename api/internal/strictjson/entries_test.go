@@ -45,8 +45,8 @@ func document(t *testing.T, field, entry string, n int) strictjson.Document {
 	return d
 }
 
-// An array or map of more than 10,000 entries is one fault of its field, with the limit of the field's own rule. A shorter one is decoded
-// completely and left to that rule.
+// An array or map of more than 10,000 entries is one fault of its field, with the limit of the field's own rule. A
+// shorter one is decoded completely and left to that rule.
 func TestRead_TooManyEntries(t *testing.T) {
 	t.Parallel()
 	reader, err := strictjson.NewReader[lists]()
@@ -103,8 +103,8 @@ func TestNewReader_LimitOfEntries(t *testing.T) {
 	}
 }
 
-// The memory for an array or map does not grow with the number of its entries. This test is not parallel, because it measures what
-// the process allocates.
+// The memory for an array or map does not grow with the number of its entries. This test is not parallel, because it
+// measures what the process allocates.
 func TestRead_MemoryOfEntries(t *testing.T) { //nolint:paralleltest // see above
 	reader, err := strictjson.NewReader[draft.Email]()
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	CodeWrongType    = "WRONG_TYPE"
 )
 
-// maxEntries limits the entries of an array or map that Read decodes. The largest number that a rule allows is 1000, but blank and
-// repeated entries of some fields do not count.
+// maxEntries limits the entries of an array or map that Read decodes. The largest number that a rule allows is 1000,
+// but blank and repeated entries of some fields do not count.
 const maxEntries = 10_000
 
 // Reader decodes documents into one struct type. It is safe for concurrent use.

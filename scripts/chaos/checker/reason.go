@@ -22,8 +22,8 @@ const (
 	expiredShare = 0.75
 )
 
-// checkReason checks that a final state other than SENT and FAILED has a reason, and that the email was not sent too early. Without
-// this check a gateway that expires or cancels every email would pass.
+// checkReason checks that a final state other than SENT and FAILED has a reason, and that the email was not sent too
+// early. Without this check a gateway that expires or cancels every email would pass.
 func (c *Checker) checkReason(r *row) {
 	submitted := c.records.Contents[r.to] // of a mailing's email the zero value
 	if at, sent := c.first[r.id]; sent && at.Before(submitted.SendAt.Add(-earlyTolerance)) {

@@ -16,8 +16,9 @@ func Backoff() email.Backoff {
 // followers is the timeline's state diagram: the allowed next events. "" is the start. A CHECK on
 // email_events has the same table, and a test compares the two.
 //
-// SENT may follow every waiting or final state: a provider's late acceptance is a fact, whatever
-// was decided meanwhile. It is the first event if a promoted standby lacks the attempt's claim. After SENT there is only feedback, in any order.
+// SENT may follow every waiting or final state: a provider's late acceptance is a fact, whatever was decided meanwhile.
+// It is the first event if a promoted standby lacks the attempt's claim. After SENT there is only feedback, in any
+// order.
 var followers = map[email.EventType][]email.EventType{
 	"":                          {email.EventReceived, email.EventRescheduled, email.EventCancelled, email.EventExpired, email.EventSuppressed, email.EventSent},
 	email.EventReceived:         {email.EventValidated, email.EventValidationFailed, email.EventSuppressed},

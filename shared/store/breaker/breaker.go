@@ -1,6 +1,6 @@
-// Package breaker holds the statements of the email provider's circuit breaker, the one row of provider_gate: its state, which
-// attempt or account opened it, which process closed it, and an operator's hold; and of provider_refusals, the refusals that do not
-// concern the account.
+// Package breaker holds the statements of the email provider's circuit breaker, the one row of provider_gate: its
+// state, which attempt or account opened it, which process closed it, and an operator's hold; and of provider_refusals,
+// the refusals that do not concern the account.
 package breaker
 
 import (
@@ -116,8 +116,8 @@ SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id
        EXISTS (SELECT FROM known) AS disproved,
        EXISTS (SELECT FROM provider_gate WHERE id = 1 AND is_open AND shuts = $5 AND attempt_id IS NOT NULL) AS probing`
 
-// Opened is the result of OpenBreaker. With neither of the first two, another attempt opened the breaker since this attempt's claim: then the
-// answer has no effect.
+// Opened is the result of OpenBreaker. With neither of the first two, another attempt opened the breaker since this
+// attempt's claim: then the answer has no effect.
 type Opened struct {
 	Opened    bool `db:"opened"`    // by this attempt
 	Disproved bool `db:"disproved"` // the answer concerns the opening's keys, not the account

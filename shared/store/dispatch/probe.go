@@ -28,9 +28,10 @@ type Probe struct {
 // It uses the jumps of everyLaneSQL and reads each lane along email_outbox_lane_claim, up to the first candidate and at most the
 // first 100 due emails: any number of the others may be past their deadline.
 //
-// It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several concurrent
-// calls only one reads the lanes. In each lane it skips rows that another session has locked, since the worker could not claim
-// them, and locks the row that it finds (by email_outbox_pkey) until the statement ends. The condition for due rows is that of TakeProbe.
+// It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several
+// concurrent calls only one reads the lanes. In each lane it skips rows that another session has locked, since the
+// worker could not claim them, and locks the row that it finds (by email_outbox_pkey) until the statement ends. The
+// condition for due rows is that of TakeProbe.
 const (
 	pickProbeSQL = pickDueSQL + pickFirstSQL
 
@@ -106,9 +107,10 @@ WHERE g.id = 1 AND g.is_open AND g.held_at IS NULL AND ` + probeDueSQL + `
 RETURNING chosen.id, chosen.queue`
 )
 
-// PickProbe chooses the next probe on one of the queues if the circuit breaker is open, the last probe was chosen at least
-// pause ago, and an email is due that is not locked, among the first 100 due ones of its lane. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
-// kind among these: if its answer is lost, it fails.
+// PickProbe chooses the next probe on one of the queues if the circuit breaker is open, the last probe was chosen at
+// least pause ago, and an email is due that is not locked, among the first 100 due ones of its lane. Companies take
+// turns. An email with delivery at_most_once is chosen only if no lane has another kind among these: if its answer is
+// lost, it fails.
 //
 // If no email is due and early is set, PickProbe chooses the earliest retry and makes it due: an outage may end while all
 // emails wait for their next try. With early it reads up to 100 emails of each lane even if none is a candidate. While the

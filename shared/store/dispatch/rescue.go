@@ -46,9 +46,9 @@ FROM claimed c, earliest e
 WHERE c.due OR c.id = e.id
 ORDER BY c.due DESC LIMIT $2`
 
-// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace, or is longer than any can be, because their worker has died or does not
-// respond. It reads only claimed emails with a deadline from since on, and returns their earliest deadline, zero if there are
-// none.
+// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace, or is longer than any can be,
+// because their worker has died or does not respond. It reads only claimed emails with a deadline from since on, and
+// returns their earliest deadline, zero if there are none.
 func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []UnknownOutcome, earliest time.Time, err error) {
 	var claimed []struct {
 		UnknownOutcome

@@ -12,13 +12,13 @@ type Arrivals struct {
 	Newest *time.Time `db:"newest"` // when the newest event was received; nil = none of those that are kept
 	// OfEach means that SES reports every email, and not only those that bounce or draw a complaint.
 	OfEach bool `db:"of_each"`
-	// Sent is how many emails were sent after the newest event, and at least ten minutes ago, among the newest 20,000 rows of the feed of
-	// that age.
+	// Sent is how many emails were sent after the newest event, and at least ten minutes ago, among the newest 20,000
+	// rows of the feed of that age.
 	Sent int `db:"sent"`
 }
 
-// arrivalsSQL reads at most 20 rows along ses_events_age, and along event_feed_pkey the rows of the last ten minutes and 20,000 before
-// them: about a second where 500 emails are sent per second. It locks nothing.
+// arrivalsSQL reads at most 20 rows along ses_events_age, and along event_feed_pkey the rows of the last ten minutes
+// and 20,000 before them: about a second where 500 emails are sent per second. It locks nothing.
 const arrivalsSQL = `
 SELECT e.newest, e.of_each,
        (SELECT coalesce(sum(f.sent), 0)

@@ -48,8 +48,9 @@ type Store struct{ db *pg.DB }
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 const (
-	// knownSQL finds the row by stored_files_company_id_sha256_key and locks nothing: emails that attach the same content do not wait
-	// for each other. A file that a cleaner deletes meanwhile is found to be gone when the email is accepted: see Hold.
+	// knownSQL finds the row by stored_files_company_id_sha256_key and locks nothing: emails that attach the same
+	// content do not wait for each other. A file that a cleaner deletes meanwhile is found to be gone when the email is
+	// accepted: see Hold.
 	knownSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND sha256 = $2 AND used_at > now() - interval '1 hour'`
 
 	// useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock. Of

@@ -202,7 +202,8 @@ func TestFiles_Accept(t *testing.T) {
 	}
 }
 
-// A cleaner and a transaction that attaches the file run at the same time: the first lock wins, and the other transaction finds the file deleted or attached.
+// A cleaner and a transaction that attaches the file run at the same time: the first lock wins, and the other
+// transaction finds the file deleted or attached.
 func TestFiles_CleanerAndAttachment(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -262,7 +263,8 @@ func TestFiles_CleanerAndAttachment(t *testing.T) {
 	}
 }
 
-// The attachments of a mailing are deleted with its content, whether it has html, text or both. A mailing that sends nothing keeps none.
+// The attachments of a mailing are deleted with its content, whether it has html, text or both. A mailing that sends
+// nothing keeps none.
 func TestFiles_OfMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -31,9 +31,10 @@ func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.
 // openMailingsSQL scans mailings_open, reads all of mailing_marks, finds the marked mailings by
 // primary key, and locks nothing. Each step of an expansion and each email that becomes final marks its mailing.
 //
-// Programs of the previous release add marks to PAUSED mailings only, and none in a transaction that began before the pause. No
-// transaction lasts longer than a minute, so a PAUSED mailing is also listed until it was counted a minute after the pause. The
-// others are always listed, and counted more and more seldom, except those of which nothing has been expanded: their entries do not change.
+// Programs of the previous release add marks to PAUSED mailings only, and none in a transaction that began before the
+// pause. No transaction lasts longer than a minute, so a PAUSED mailing is also listed until it was counted a minute
+// after the pause. The others are always listed, and counted more and more seldom, except those of which nothing has
+// been expanded: their entries do not change.
 const openMailingsSQL = `
 SELECT id, company_id, total_lines AS lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
 WHERE NOT dry_run AND (status IN ('PROCESSING', 'SENDING') OR status IN ('QUEUED', 'PENDING') AND expanded_to IS NOT NULL OR settling IS NOT NULL

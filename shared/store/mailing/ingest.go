@@ -70,7 +70,8 @@ type Counts struct {
 	Accepted   int
 	Invalid    int // entries with an invalid address, and rejected lines
 	Duplicates int // lines with the address of an earlier entry, which may be invalid
-	// EmptyFields is how many accepted lines leave a column empty that a template uses, or have an id that does not identify one person.
+	// EmptyFields is how many accepted lines leave a column empty that a template uses, or have an id that does not
+	// identify one person.
 	EmptyFields int
 	// SharedIDs is about how many accepted lines have their id in common with at least three others.
 	SharedIDs int

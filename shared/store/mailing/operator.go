@@ -43,8 +43,9 @@ WHERE m.status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED')
     OR m.status <> 'PAUSED' AND least(c.suspended_at, c.mailings_paused_at) < now() - $1 * interval '1 ms')
 ORDER BY since LIMIT $2`
 
-// StalledMailings lists mailings that were started, and that nothing has continued for longer than age because they are paused, or
-// their company is suspended or its mailings are paused. Nothing expires before a mailing ends: neither its emails nor its data.
+// StalledMailings lists mailings that were started, and that nothing has continued for longer than age because they are
+// paused, or their company is suspended or its mailings are paused. Nothing expires before a mailing ends: neither its
+// emails nor its data.
 func (s *Store) StalledMailings(ctx context.Context, age time.Duration, limit int) ([]StalledMailing, error) {
 	var stalled []StalledMailing
 	err := s.db.SelectContext(ctx, &stalled, stalledMailingsSQL, age.Milliseconds(), limit)

@@ -41,8 +41,8 @@ var ErrAggregateBusy = errors.New("another transaction is changing an email of t
 // ErrAggregateTooLarge: emails of more than MaxAggregateEmails event types exist about one thing.
 var ErrAggregateTooLarge = errors.New("the aggregate has too many event types")
 
-// MaxAggregateEmails is how many emails about one thing are listed, and so cancelled in one transaction: it uses one of the few tries
-// of all companies for locks, and other requests wait for one for a few seconds.
+// MaxAggregateEmails is how many emails about one thing are listed, and so cancelled in one transaction: it uses one
+// of the few tries of all companies for locks, and other requests wait for one for a few seconds.
 const MaxAggregateEmails = 1000
 
 // LockWait is the maximum wait for an email that another transaction is changing. It is longer than a commit takes; a

@@ -61,9 +61,9 @@ var ErrCompanySuspended = errors.New("the company is suspended")
 var refusals = map[pqerror.Code]error{"EG413": ErrTransactionFull, "EG403": ErrCompanySuspended}
 
 // EnqueueIn writes an email in the transaction. *quota.Error: a quota of the company would be exceeded.
-// ErrTransactionFull: the program must commit first. ErrCompanySuspended. Other errors of Postgres are returned unchanged; SQLSTATE 55P03
-// means that the company is close to a quota and another transaction is using the rest of it. After any error the
-// transaction must be rolled back.
+// ErrTransactionFull: the program must commit first. ErrCompanySuspended. Other errors of Postgres are returned
+// unchanged; SQLSTATE 55P03 means that the company is close to a quota and another transaction is using the rest of it.
+// After any error the transaction must be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)

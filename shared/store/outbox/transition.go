@@ -42,10 +42,11 @@ const (
 	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, after the wait for the provider's feedback is
 	// over.
 	GuardUnresolved Guard = "unresolved"
-	// GuardReplay is a retry requested by an operator or a tenant, which resets the count of attempts to 0. The email is
-	// due immediately, or at the time that it is scheduled for. It was FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a whole, and no newer
-	// email about the same aggregate has replaced it. The dead letter that the first event names as deadLetterId, if any,
-	// was open when the statement began: it may have been discarded, or retried, since the caller read it.
+	// GuardReplay is a retry requested by an operator or a tenant, which resets the count of attempts to 0. The email
+	// is due immediately, or at the time that it is scheduled for. It was FAILED, EXPIRED or CANCELLED, its body is not
+	// erased, its mailing was not cancelled as a whole, and no newer email about the same aggregate has replaced it.
+	// The dead letter that the first event names as deadLetterId, if any, was open when the statement began: it may
+	// have been discarded, or retried, since the caller read it.
 	GuardReplay Guard = "replay"
 )
 

@@ -43,11 +43,11 @@ const maxSearches = 32
 // ErrNotFollowed means that after maxSearches searches the person's rows still led to new identifiers.
 var ErrNotFollowed = errors.New("the person's rows still lead to new ids and addresses")
 
-// Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
-// of a CPF or CNPJ (of each form in which it may have been written, keyed and plain); the other is left out.
-// From there it follows the ids and addresses that occur in the same rows of all tables, including
-// former ones. An address that also names another person is added to Shared, and an external id of several
-// people to SharedIDs (see the package's comment); neither is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
+// Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes of a CPF or CNPJ
+// (of each form in which it may have been written, keyed and plain); the other is left out. From there it follows the
+// ids and addresses that occur in the same rows of all tables, including former ones. An address that also names
+// another person is added to Shared, and an external id of several people to SharedIDs (see the package's comment);
+// neither is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
 //
 // hashKey is that of the stored hashes: by it Find recognizes a keyed and a plain hash of one number.
 //

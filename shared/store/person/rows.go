@@ -149,8 +149,9 @@ const (
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN said n ON true`
 
-	// It scans dead_letters_person twice, merges the results by id, and reads the rows that it found by primary key. A dead letter of a
-	// task without an email has its company only in the payload: the second part, of all companies, has few rows.
+	// It scans dead_letters_person twice, merges the results by id, and reads the rows that it found by primary key. A
+	// dead letter of a task without an email has its company only in the payload: the second part, of all companies,
+	// has few rows.
 	personDeadLettersSQL = personArgsSQL + `seen AS MATERIALIZED (
     (SELECT id, email, payload, last_error, resolution_note, true AS ours FROM dead_letters WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3)
     UNION ALL

@@ -44,8 +44,8 @@ INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, 
     CASE jsonb_typeof($4::jsonb) WHEN 'object' THEN $4::jsonb || jsonb_build_object('synchronousCommit', current_setting('synchronous_commit')) ELSE $4::jsonb END)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
-// ReportStatus stores a report of a process. details is encoded as JSON; an object gets the field synchronousCommit. The error of a timeout is also
-// pg.ErrUnreplicated if no standby has confirmed the commit; see store.Store.Confirm.
+// ReportStatus stores a report of a process. details is encoded as JSON; an object gets the field synchronousCommit.
+// The error of a timeout is also pg.ErrUnreplicated if no standby has confirmed the commit; see store.Store.Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)
 	if err != nil {

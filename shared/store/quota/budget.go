@@ -37,8 +37,9 @@ func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	return nil
 }
 
-// recountScheduledSQL updates the row that Lock has locked, unless the last count was made less than 10 µs per email ago. It reads at
-// most 100,000 emails along email_outbox_lane_claim, which takes about 50 ms, and none if more may be scheduled: Count counts those.
+// recountScheduledSQL updates the row that Lock has locked, unless the last count was made less than 10 µs per email
+// ago. It reads at most 100,000 emails along email_outbox_lane_claim, which takes about 50 ms, and none if more may be
+// scheduled: Count counts those.
 const recountScheduledSQL = `SELECT email_gateway_recount_scheduled($1, '0')`
 
 // Budget is what a company may still use. The requests of one transaction share it.

@@ -14,10 +14,11 @@ import (
 // same number.
 const maxScheduled = 100_000
 
-// dueCountsSQL finds the companies whose scheduled emails requests do not count, and whose last count is too old. It reads quota_totals
-// and locks nothing. A company with less than a quarter of its quota left may be refused because of emails that have been sent. It is
-// counted 10 s, and 10 µs for each of its emails, after the last count: not more than 5 % of the time of each dispatcher. The numbers of
-// others are only displayed. The time is the epoch where a request could not count.
+// dueCountsSQL finds the companies whose scheduled emails requests do not count, and whose last count is too old. It
+// reads quota_totals and locks nothing. A company with less than a quarter of its quota left may be refused because of
+// emails that have been sent. It is counted 10 s, and 10 µs for each of its emails, after the last count: not more than
+// 5 % of the time of each dispatcher. The numbers of others are only displayed. The time is the epoch where a request
+// could not count.
 const dueCountsSQL = `
 SELECT t.company_id FROM quota_totals t CROSS JOIN quota_defaults q LEFT JOIN company_quotas c ON c.company_id = t.company_id
 CROSS JOIN LATERAL (SELECT coalesce(c.scheduled_emails, q.scheduled_emails) AS most) l
@@ -70,8 +71,9 @@ func (c *count) next(ctx context.Context, s *Store, page int) (last bool, err er
 	return err == nil && c.Seen < page, err
 }
 
-// endCountSQL updates the company's row of quota_totals by primary key, unless the emails have been counted meanwhile. It replaces
-// the number that was in use when the count began. What has been added since stays added, whether it is folded or not.
+// endCountSQL updates the company's row of quota_totals by primary key, unless the emails have been counted meanwhile.
+// It replaces the number that was in use when the count began. What has been added since stays added, whether it is
+// folded or not.
 const endCountSQL = `
 UPDATE quota_totals SET scheduled = scheduled + $2::bigint - $3::bigint, scheduled_at = clock_timestamp()
 WHERE company_id = $1 AND scheduled_at IS NOT DISTINCT FROM $4`
@@ -81,9 +83,10 @@ func (c *count) end(ctx context.Context, s *Store) error {
 	return err
 }
 
-// Count counts the scheduled emails of a company, a page of them at a time. No request waits for it: it locks the company's
-// quotas only to write the number. That may be off by the emails that are accepted at the moment in which the count begins, and by those that
-// are moved to another time while it runs. Any number of processes may count: the first result is written.
+// Count counts the scheduled emails of a company, a page of them at a time. No request waits for it: it locks the
+// company's quotas only to write the number. That may be off by the emails that are accepted at the moment in which the
+// count begins, and by those that are moved to another time while it runs. Any number of processes may count: the first
+// result is written.
 func (s *Store) Count(ctx context.Context, company uuid.UUID, page int) error {
 	c, err := s.beginCount(ctx, company)
 	for last := false; err == nil && !last; {

@@ -5,17 +5,18 @@ import (
 	"fmt"
 )
 
-// foldQuotasSQL finds the companies with new deltas by one probe of quota_deltas_pkey for each row of quota_totals, locks their totals,
-// and leaves those that a request has locked to the next round, so that no company waits for another. Other statements never lock
-// deltas: they insert them, and only this one deletes them.
+// foldQuotasSQL finds the companies with new deltas by one probe of quota_deltas_pkey for each row of quota_totals,
+// locks their totals, and leaves those that a request has locked to the next round, so that no company waits for
+// another. Other statements never lock deltas: they insert them, and only this one deletes them.
 //
-// Deleted deltas stay in table and index as long as any transaction of the database is older than their deletion. folded is the snapshot
-// of the company's last fold, which has deleted what was visible in it: the statement reads only the deltas of transactions that began
-// later (since), or were open then. A company with nothing but the latter is not found by the probe. With $2 all deltas are read: it
-// finds these, and those of a database that was restored from a dump whose transactions had higher numbers.
+// Deleted deltas stay in table and index as long as any transaction of the database is older than their deletion.
+// folded is the snapshot of the company's last fold, which has deleted what was visible in it: the statement reads only
+// the deltas of transactions that began later (since), or were open then. A company with nothing but the latter is not
+// found by the probe. With $2 all deltas are read: it finds these, and those of a database that was restored from a
+// dump whose transactions had higher numbers.
 //
-// Days after today's are of a server whose clock was ahead: they count as today. A total of such a day would otherwise count for no
-// day, and take no delta, until the day comes.
+// Days after today's are of a server whose clock was ahead: they count as today. A total of such a day would otherwise
+// count for no day, and take no delta, until the day comes.
 //
 // The LIMIT of the probe and the OFFSET keep the planner from joins, which would read the deltas of all companies.
 const foldQuotasSQL = `

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A transaction that a program leaves open keeps the rows that folds delete. They are not read again, by folds or by requests, and what
-// the transaction itself has written is counted when it commits.
+// A transaction that a program leaves open keeps the rows that folds delete. They are not read again, by folds or by
+// requests, and what the transaction itself has written is counted when it commits.
 func TestFold_BesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

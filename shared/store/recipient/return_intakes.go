@@ -42,9 +42,9 @@ type Intake struct {
 	Outbox    uuid.UUID
 }
 
-// ReturnIntakes looks at the next page imports behind after, and makes the dispatcher republish those that were published longer ago
-// than age and are not applied. It returns their number, and where to continue: the zero Intake after the last one. A message that is
-// delivered twice has no further effect.
+// ReturnIntakes looks at the next page imports behind after, and makes the dispatcher republish those that were
+// published longer ago than age and are not applied. It returns their number, and where to continue: the zero Intake
+// after the last one. A message that is delivered twice has no further effect.
 func (s *Store) ReturnIntakes(ctx context.Context, age time.Duration, after Intake, page int) (returned int, next Intake, err error) {
 	var row struct {
 		Returned  int           `db:"returned"`

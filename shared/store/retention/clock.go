@@ -14,8 +14,8 @@ const maxClockAhead = time.Hour
 // clockSQL reads no table.
 const clockSQL = `SELECT clock_timestamp()`
 
-// CheckClock returns an error if Postgres's clock, by which data expires, is ahead of this machine's. A deletion cannot be undone:
-// after a failover to a server whose clock is a year ahead, everything would be deleted at once.
+// CheckClock returns an error if Postgres's clock, by which data expires, is ahead of this machine's. A deletion cannot
+// be undone: after a failover to a server whose clock is a year ahead, everything would be deleted at once.
 func (s *Store) CheckClock(ctx context.Context, host func() time.Time) error {
 	var now time.Time
 	if err := s.db.GetContext(ctx, &now, clockSQL); err != nil {

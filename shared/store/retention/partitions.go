@@ -128,10 +128,10 @@ type DroppedPartition struct {
 	Moved   int    `db:"moved"`   // rows of such emails, kept in the default partition
 }
 
-// DropLogPartition drops the log's oldest partition of which each email was accepted
-// longer ago than age (a day or more), and than the longest retention of a company, and few are still in the outbox. It returns the
-// zero DroppedPartition if there is none or another process is dropping it, and ErrInUse if it
-// could not take the lock within 200 ms.
+// DropLogPartition drops the log's oldest partition of which each email was accepted longer ago than age (a day or
+// more), and than the longest retention of a company, and few are still in the outbox. It returns the zero
+// DroppedPartition if there is none or another process is dropping it, and ErrInUse if it could not take the lock
+// within 200 ms.
 func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
 	var found []DroppedPartition
 	err := s.db.SelectContext(ctx, &found, dropPartitionSQL, string(log), age.Milliseconds())

@@ -27,8 +27,8 @@ func constraints(t *testing.T, d storetest.Database) int {
 	return storetest.Ask[int](t, d, `SELECT count(*) FROM pg_constraint WHERE conrelid = 'email_events_default'::regclass AND conname LIKE '%without%'`)
 }
 
-// A large default partition, as with events of emails that were scheduled far ahead, does not prevent partitions of coming months.
-// A month that has begun gets none.
+// A large default partition, as with events of emails that were scheduled far ahead, does not prevent partitions of
+// coming months. A month that has begun gets none.
 func TestMakeLogPartition_LargeDefault(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -34,8 +34,8 @@ emails AS MATERIALIZED (
     FOR UPDATE OF o SKIP LOCKED
 ),
 
--- logs locks the rows of email_logs (by primary key, as advance.sql reads them) of emails whose outbox row is locked by
--- emails or does not exist.
+-- logs locks the rows of email_logs (by primary key, as advance.sql reads them) of emails whose outbox row is
+-- locked by emails or does not exist.
 logs AS MATERIALIZED (
     SELECT l.outbox_id
     FROM (SELECT * FROM unnest($7::uuid[]) AS t(outbox_id) WHERE outbox_id IS NOT NULL AND (SELECT count(*) FROM emails) >= 0 LIMIT $1 /* count */) t

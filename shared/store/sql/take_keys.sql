@@ -3,10 +3,11 @@
 -- Takes the keys of the aggregates and event types of a batch's emails, and returns for each email whose the key is: its
 -- own id, or that of an earlier email. No two emails have the same key.
 --
--- email_gateway_take_key reads and inserts by outbox_aggregates_pkey, and writes the rows of cancelled emails that are replaced,
--- by primary key. It waits for another transaction that has inserted the same key, is retrying such an email, or holds the email of the key, until the
--- lock_timeout of this transaction. The keys are taken in sorted order, so that two batches with the
--- same keys cannot deadlock: the ORDER BY of a subquery is applied before the function is called.
+-- email_gateway_take_key reads and inserts by outbox_aggregates_pkey, and writes the rows of cancelled emails that are
+-- replaced, by primary key. It waits for another transaction that has inserted the same key, is retrying such an email,
+-- or holds the email of the key, until the lock_timeout of this transaction. The keys are taken in sorted order, so
+-- that two batches with the same keys cannot deadlock: the ORDER BY of a subquery is applied before the function is
+-- called.
 --
 -- Parameters; from $2 on, each array has one element per row:
 --   $1   company_id           uuid

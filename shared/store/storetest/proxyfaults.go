@@ -8,7 +8,8 @@ import (
 // Commit is what the driver sends to commit a transaction.
 const Commit = "Q\x00\x00\x00\x0bCOMMIT\x00"
 
-// Stop resets new connections. Existing ones continue. The proxy keeps its port, so the dial succeeds, unlike with a Postgres that has ended.
+// Stop resets new connections. Existing ones continue. The proxy keeps its port, so the dial succeeds, unlike with a
+// Postgres that has ended.
 func (p *Proxy) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ type Quota struct {
 	Reset *time.Time `db:"resets_at" json:"reset,omitempty"`
 }
 
-// quotasSQL reads what email_gateway_use and email_gateway_count_scheduled read, and locks nothing. If the latter does not count the
-// scheduled emails, their number may be too high until the dispatcher has counted them.
+// quotasSQL reads what email_gateway_use and email_gateway_count_scheduled read, and locks nothing. If the latter does
+// not count the scheduled emails, their number may be too high until the dispatcher has counted them.
 const quotasSQL = `
 SELECT quota, most, coalesce(CASE WHEN quota = 'scheduled_emails' AND used > 0 THEN email_gateway_count_scheduled($1, used) END, used) AS used, resets_at
 FROM email_gateway_use($1, true)`

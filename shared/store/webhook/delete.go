@@ -33,8 +33,9 @@ SELECT id FROM gone ORDER BY id DESC OFFSET $4 - 1`
 	deleteSQL = `DELETE FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
 )
 
-// Delete deletes the endpoint with its deliveries and replays. It disables the endpoint and deletes its deliveries in batches first,
-// because one statement for all of them may take longer than a statement may. ErrDeleting: some are left.
+// Delete deletes the endpoint with its deliveries and replays. It disables the endpoint and deletes its deliveries in
+// batches first, because one statement for all of them may take longer than a statement may. ErrDeleting: some are
+// left.
 func (s *Store) Delete(ctx context.Context, company, id uuid.UUID) error {
 	if _, err := s.Disable(ctx, company, id); err != nil {
 		return err

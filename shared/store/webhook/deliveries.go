@@ -72,9 +72,9 @@ const (
 	// lockEndpointSQL locks the endpoint by primary key, so that changes of its deliveries run one after the other.
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
-	// retrySQL makes one delivery due before all others, by primary key, or WAITING if an earlier delivery of the same email is open,
-	// which it finds by webhook_deliveries_open. If the earlier one failed before and is replayed, it may itself be
-	// waiting for this one: advanceSQL then makes it due.
+	// retrySQL makes one delivery due before all others, by primary key, or WAITING if an earlier delivery of the same
+	// email is open, which it finds by webhook_deliveries_open. If the earlier one failed before and is replayed, it
+	// may itself be waiting for this one: advanceSQL then makes it due.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE ` + firstSQL + ` END,

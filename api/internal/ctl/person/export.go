@@ -67,8 +67,9 @@ The audit entry does not name the person.`,
 	return addFlags(c, operator.ReasonFlag(cmd, &reason, false), &f)
 }
 
-// writeOwn writes the value that produce returns to a new file that only its owner can read. It creates the file first: an export takes
-// long and has an audit entry, so it must not begin if its result cannot be stored. After an error there is no file.
+// writeOwn writes the value that produce returns to a new file that only its owner can read. It creates the file first:
+// an export takes long and has an audit entry, so it must not begin if its result cannot be stored. After an error
+// there is no file.
 func writeOwn(path string, produce func() (any, error)) (err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

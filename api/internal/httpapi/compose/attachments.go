@@ -44,8 +44,8 @@ func NewFiles(s FileStore, library *attachment.Library, limits attachment.Limits
 	return &Files{store: s, library: library, Limits: limits}
 }
 
-// Attach checks the attachments of a valid draft against their contents, nil where only stored files may be attached, and returns them. The file ids of contents that are
-// still to be stored are missing.
+// Attach checks the attachments of a valid draft against their contents, nil where only stored files may be attached,
+// and returns them. The file ids of contents that are still to be stored are missing.
 func (f *Files) Attach(ctx context.Context, company uuid.UUID, d *draft.Draft, contents *attachment.Contents) (all []file.Attachment, pending []*attachment.Content, err error) {
 	request := d.Email.Attachments
 	if len(request) == 0 || len(request) > draft.MaxAttachments {
@@ -109,7 +109,8 @@ func (f *Files) Attach(ctx context.Context, company uuid.UUID, d *draft.Draft, c
 	return all, pending, nil
 }
 
-// typeToSend returns the type of an attachment whose sender gave none. SES does not send every detected type, an email for example.
+// typeToSend returns the type of an attachment whose sender gave none. SES does not send every detected type, an email
+// for example.
 func typeToSend(detected string) string {
 	if code, _ := draft.CheckContentType(detected); code != "" {
 		return "application/octet-stream"

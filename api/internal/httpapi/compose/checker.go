@@ -83,7 +83,8 @@ func (c *Checker) CheckDraft(ctx context.Context, company uuid.UUID, d *draft.Dr
 	return c.checkHTML(ctx, company, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) })
 }
 
-// CheckTemplate checks the field html of a mailing or of a stored template. Faults are added to f; the error is not about the template.
+// CheckTemplate checks the field html of a mailing or of a stored template. Faults are added to f; the error is not
+// about the template.
 func (c *Checker) CheckTemplate(ctx context.Context, company uuid.UUID, body mailmerge.Checked, f *rules.Faults) error {
 	return c.checkHTML(ctx, company, body.HTML, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, body, f) })
 }

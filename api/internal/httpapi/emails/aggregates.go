@@ -30,8 +30,8 @@ type aggregateEmail struct {
 	Cancelled bool         `json:"cancelled"`
 }
 
-// cancelRounds is how often CancelAggregate lists the emails before it answers 409 AGGREGATE_IN_PROGRESS. The second list usually has
-// nothing new. Each further one needs a transaction that has replaced an email since the list before.
+// cancelRounds is how often CancelAggregate lists the emails before it answers 409 AGGREGATE_IN_PROGRESS. The second
+// list usually has nothing new. Each further one needs a transaction that has replaced an email since the list before.
 const cancelRounds = 4
 
 // CancelAggregate cancels the emails of an aggregate that no worker is processing. The response shows the status of the

@@ -12,8 +12,8 @@ import (
 	"email-gateway/api/internal/strictjson"
 )
 
-// ReadWithAttachments reads the body of a send request. The contents of its attachments are taken out of the document and decoded to
-// disk; the caller closes them. A body of more than MaxBody bytes is never in memory as a whole.
+// ReadWithAttachments reads the body of a send request. The contents of its attachments are taken out of the document
+// and decoded to disk; the caller closes them. A body of more than MaxBody bytes is never in memory as a whole.
 func ReadWithAttachments(c *gin.Context, limits attachment.Limits) (strictjson.Document, *attachment.Contents, error) {
 	if !isJSON(c.Request.Header) {
 		return strictjson.Document{}, nil, notJSON

@@ -44,7 +44,8 @@ type State struct {
 	Disabled bool // the configuration switches off what was requested
 }
 
-// ProcessingTime returns how much of the request's total time is the gateway's own: the client decides how fast it sends the body.
+// ProcessingTime returns how much of the request's total time is the gateway's own: the client decides how fast it
+// sends the body.
 func (s *State) ProcessingTime(total time.Duration) time.Duration {
 	if s.BodyWait == nil {
 		return total

@@ -96,8 +96,8 @@ func (s *batchService) endWait(company uuid.UUID) {
 	}
 }
 
-// acceptBatch commits a batch. A nil error means that it is stored; accept.Unknown is returned if that cannot be determined. While
-// another transaction has locked a row that the batch needs, it is tried again for store.LockWait.
+// acceptBatch commits a batch. A nil error means that it is stored; accept.Unknown is returned if that cannot be
+// determined. While another transaction has locked a row that the batch needs, it is tried again for store.LockWait.
 func (h *Handlers) acceptBatch(ctx context.Context, key *accept.Key, b outbox.NewBatch) (outbox.BatchOutcome, error) {
 	waits, end := false, time.Now().Add(store.LockWait)
 	defer func() {

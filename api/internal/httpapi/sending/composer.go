@@ -42,7 +42,8 @@ type composer struct {
 	newID func() uuid.UUID
 }
 
-// forBatch returns a composer for the items of one batch, whose ids are in the order of the items. It is not safe for concurrent use.
+// forBatch returns a composer for the items of one batch, whose ids are in the order of the items. It is not safe for
+// concurrent use.
 func (c *composer) forBatch() *composer {
 	b := *c
 	b.library = c.library.ForBatch()

@@ -114,8 +114,9 @@ func (h *Handlers) Create(c *gin.Context) error {
 	return answerVersion(c, status, created, keep)
 }
 
-// reserve reserves memory for a response with a version, from the request's ExtraMemory, and before the version is written: the answer
-// must not fail once the change is committed. keep keeps what the response needs until the client has read it.
+// reserve reserves memory for a response with a version, from the request's ExtraMemory, and before the version is
+// written: the answer must not fail once the change is committed. keep keeps what the response needs until the client
+// has read it.
 func reserve(c *gin.Context) (keep func(bytes int64), err error) {
 	ctx := c.Request.Context()
 	return reqbody.ExtraMemoryOf(ctx).Reserve(ctx, versionMemory)

@@ -153,9 +153,9 @@ func (s *Subscription) run(ctx context.Context) {
 	}
 }
 
-// subscribe repeats LISTEN until it succeeds: with target_session_attrs=any, a hot standby refuses it until it is promoted, and
-// lib/pq itself repeats only a LISTEN that has succeeded. Listen also returns nil if the connection breaks meanwhile; lib/pq then repeats the
-// LISTEN, and Ping fails until it has.
+// subscribe repeats LISTEN until it succeeds: with target_session_attrs=any, a hot standby refuses it until it is
+// promoted, and lib/pq itself repeats only a LISTEN that has succeeded. Listen also returns nil if the connection
+// breaks meanwhile; lib/pq then repeats the LISTEN, and Ping fails until it has.
 func (s *Subscription) subscribe(ctx context.Context, listener *pq.Listener) {
 	pause := firstReconnect
 	for {

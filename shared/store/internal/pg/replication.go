@@ -40,10 +40,10 @@ BEGIN
 END
 $$`
 
-// Confirm returns nil if Postgres answers, accepts writes and, where synchronous standbys are configured, one of them has everything
-// that was committed and visible before the call. It returns ErrUnreplicated if a standby does not confirm that, or if the call times
-// out within 30 s of an unconfirmed commit of this process. It takes less than 2 s. An outage is always ErrUnavailable, never
-// ErrUnknownOutcome.
+// Confirm returns nil if Postgres answers, accepts writes and, where synchronous standbys are configured, one of them
+// has everything that was committed and visible before the call. It returns ErrUnreplicated if a standby does not
+// confirm that, or if the call times out within 30 s of an unconfirmed commit of this process. It takes less than 2 s.
+// An outage is always ErrUnavailable, never ErrUnknownOutcome.
 func (db *DB) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
