@@ -1,6 +1,6 @@
 package email
 
-// The queues of single emails. There are three because asynq has no priorities: a worker
+// The queues of single emails. There are three because asynq (Redis) has no priorities: a worker
 // takes from them in the ratio 6 : 3 : 1.
 const (
 	QueueHigh   = "email:send:high" // priority 1 to 3

@@ -13,10 +13,10 @@ import (
 )
 
 // AdvanceAll applies transitions of different emails of one company in one commit, and returns their results in order.
-// The caller sorts them by id, as other transactions lock emails, so that two cannot deadlock. It is for requests whose
-// client waits. A program's open transaction may hold an email for any length of time: AdvanceAll returns
-// ErrAggregateBusy after LockWait (4 s), or pg.ErrBusy at once if too many other requests wait already. Nothing was
-// changed then.
+// The caller passes them sorted by id, the order in which all transactions lock emails, so that two cannot deadlock. It
+// is for requests whose client waits. A program's open transaction may hold an email for any length of time: AdvanceAll
+// returns ErrAggregateBusy after LockWait (4 s), or pg.ErrBusy at once if too many other requests wait already. Nothing
+// was changed then.
 func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
 	encoded, err := encodeAll(ts)
 	if err != nil || len(ts) == 0 {

@@ -98,8 +98,8 @@ keys AS (
     RETURNING outbox_id
 )
 
--- The emails (by primary key of email_outbox). An id that exists is this very email, since ids are new: the statement is
--- run once more.
+-- The emails (by primary key of email_outbox). ON CONFLICT: ids are unique, so an existing id means that database/sql has
+-- run this statement before.
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,
                           cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, attachments, created_at, next_at, expires_at)
 SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,

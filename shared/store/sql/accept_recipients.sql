@@ -55,7 +55,8 @@ key AS (
     RETURNING key
 ),
 
--- rows inserts the outbox rows (by primary key). An id that exists is this very request: the statement is run once more.
+-- rows inserts the outbox rows (by primary key). ON CONFLICT: ids are unique, so an existing id means that database/sql has
+-- run this statement before.
 rows AS (
     INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, cpf_cnpj_enc, created_at, expires_at)
     SELECT outbox_id, $2 /* company_id */, lane_id, $4 /* target */, $5 /* request_id */, payload, cpf_cnpj_enc, $6 /* created_at */, 'infinity'

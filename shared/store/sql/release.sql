@@ -25,7 +25,8 @@ free AS MATERIALIZED (
     FOR UPDATE OF o SKIP LOCKED
 ),
 
--- released writes the locked rows. An email keeps its next_at. A job that was leased gets the one from before, due_us.
+-- released writes the locked rows. An email keeps its next_at. A leased job gets back the next_at from
+-- before its lease (due_us).
 released AS (
     UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL,
         next_at = CASE WHEN f.delay_ms > 0 THEN now() + f.delay_ms * interval '1 ms'

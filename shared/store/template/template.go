@@ -88,8 +88,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 // addTotalsSQL finds by primary key the row that the transaction has locked.
 const addTotalsSQL = `UPDATE template_totals SET versions = versions + $2, bytes = bytes + $3 WHERE company_id = $1`
 
-// namesSQL reads along the primary key, at most MaxNames rows and one. Rows of others' locks do not matter: the caller
-// has locked the company's totals.
+// namesSQL reads along the primary key, at most MaxNames rows and one. It needs no lock: the caller holds that of the
+// company's totals.
 const namesSQL = `SELECT count(*) FROM (SELECT FROM templates WHERE company_id = $1 LIMIT $2) t`
 
 // publishSQL finds the template and the version by their primary keys and locks the template. It changes nothing if

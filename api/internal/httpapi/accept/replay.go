@@ -36,8 +36,8 @@ func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error 
 	return cm.Replay(c, g, stored)
 }
 
-// AnswerEarlier responds to a request that creates nothing, because an earlier request created the object id which it
-// describes. A key is stored with the answer first: when the object is cancelled later, a repetition would otherwise create
+// AnswerEarlier responds to a request that creates nothing, because an earlier request created the described object, id. A
+// key is stored with the answer first: when the object is cancelled later, a repetition would otherwise create
 // another one. If a concurrent request with the key has stored another answer, that one is the response. unknown is returned
 // if Postgres does not confirm that the key is stored.
 func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, unknown problem.Problem, answer []byte) error {

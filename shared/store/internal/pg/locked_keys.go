@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// LockedKeyTime is how long a key stays in a LockedKeys after its last lock timeout, and how long a company's claims skip
-	// locked recipients. The next try comes within two seconds.
+	// LockedKeyTime is how long a key stays in LockedKeys after its last lock timeout, and how long a company's claims skip
+	// locked recipients. Each email is tried again within 2 s, so a key stays until its lock is released.
 	LockedKeyTime = 5 * time.Second
 	// lockedKeySlots limits the connections that wait for locks. Most of a pool of 16 stay free for other statements,
 	// however many keys are locked.
