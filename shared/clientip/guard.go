@@ -37,7 +37,7 @@ func (b bucket) leftAt(now time.Time) float64 {
 	return min(mistakes, b.left+float64(now.Sub(b.at))/float64(forgiveEvery))
 }
 
-// NewGuard makes an empty Guard.
+// NewGuard returns an empty Guard.
 func NewGuard() *Guard { return &Guard{buckets: make(map[netip.Prefix]bucket)} }
 
 // Wrong records a failure. A retry greater than 0 means that there were too many: the client may

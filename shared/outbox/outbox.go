@@ -85,7 +85,7 @@ type Outbox struct {
 	html    *htmlcheck.Checker
 }
 
-// New makes an Outbox. It fails if Params are invalid.
+// New returns an Outbox. It fails if Params are invalid.
 func New(p Params) (*Outbox, error) {
 	ttl := cmp.Or(p.EmailTTL, email.DefaultTTL)
 	if p.CompanyID == uuid.Nil {

@@ -48,7 +48,7 @@ func ownRules() map[string]Rule {
 	}
 }
 
-// New makes Rules with additional tags; nil = none. It fails if the validator rejects a tag.
+// New returns Rules with additional tags; nil = none. It fails if the validator rejects a tag.
 func New(more map[string]Rule) (*Rules, error) {
 	r := &Rules{validate: validator.New(validator.WithRequiredStructEnabled()), own: ownRules()}
 	maps.Copy(r.own, more)

@@ -15,7 +15,7 @@ type Drain struct {
 	begun atomic.Bool
 }
 
-// NewDrain makes a Drain. delay is how long load balancers need to notice that /readyz answers 503;
+// NewDrain returns a Drain. delay is how long load balancers need to notice that /readyz answers 503;
 // 0 if there are none.
 func NewDrain(delay time.Duration) *Drain { return &Drain{delay: delay} }
 

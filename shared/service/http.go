@@ -30,7 +30,7 @@ const (
 	idleTimeout   = 620 * time.Second
 )
 
-// NewHTTP makes a server for addr (host:port, port 0 for any free one).
+// NewHTTP returns a server for addr (host:port, port 0 for any free one).
 func NewHTTP(log *slog.Logger, addr string, handler http.Handler) *HTTP {
 	return &HTTP{log: log, addr: addr, server: &http.Server{
 		Handler:           handler,

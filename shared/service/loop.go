@@ -33,7 +33,7 @@ type LoopParams struct {
 	ErrorDelay time.Duration
 }
 
-// NewLoop makes a loop that is not running yet.
+// NewLoop returns a loop that is not running yet.
 func NewLoop(p LoopParams) *Loop {
 	if p.ErrorDelay == 0 {
 		p.ErrorDelay = time.Second

@@ -44,7 +44,7 @@ type Recorder struct {
 	duplicates prometheus.Counter
 }
 
-// NewRecorder makes a Recorder and registers its metrics. counter counts the emails that an event makes SENT.
+// NewRecorder returns a Recorder and registers its metrics. counter counts the emails that an event makes SENT.
 func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
 		log: log, store: s, steps: counter,

@@ -35,7 +35,7 @@ type Tracing struct {
 	provider *trace.TracerProvider // nil = off
 }
 
-// NewTracing makes a Tracing, which does not connect yet. name and environment are NewLogger's
+// NewTracing returns a Tracing, which does not connect yet. name and environment are NewLogger's
 // service and environment.
 func NewTracing(ctx context.Context, log *slog.Logger, name, environment string, s TraceSettings) (*Tracing, error) {
 	t := &Tracing{log: log}

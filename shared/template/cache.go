@@ -35,7 +35,7 @@ type cacheEntry[K comparable, V any] struct {
 	parsed  V
 }
 
-// NewCache makes an empty Cache.
+// NewCache returns an empty Cache.
 func NewCache[K comparable, V any](limits CacheLimits) *Cache[K, V] {
 	return &Cache[K, V]{limits: limits, entries: map[K]*list.Element{}, companies: map[uuid.UUID]*companyCache{}}
 }

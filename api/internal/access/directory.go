@@ -69,7 +69,7 @@ type lookUp struct {
 	err   error
 }
 
-// NewDirectory creates a Directory that uses finder.
+// NewDirectory returns a Directory that uses finder.
 func NewDirectory(finder Finder) *Directory {
 	return &Directory{
 		finder:  finder,

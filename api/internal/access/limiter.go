@@ -28,7 +28,7 @@ type Limiter struct {
 	buckets map[string]*rate.Limiter
 }
 
-// NewLimiter creates a Limiter for as many keys as a Directory caches.
+// NewLimiter returns a Limiter for as many keys as a Directory caches.
 func NewLimiter() *Limiter {
 	return &Limiter{max: cached, buckets: make(map[string]*rate.Limiter)}
 }

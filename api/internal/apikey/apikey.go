@@ -50,7 +50,7 @@ const idLength = 16 // 80 bits of base32: collisions are practically impossible
 
 var environmentPattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
 
-// New creates a key of 260 random bits. Such a secret cannot be guessed, so storing its plain
+// New returns a key of 260 random bits. Such a secret cannot be guessed, so storing its plain
 // SHA-256 is enough, and comparing it per request is cheap.
 func New(environment string) (Key, error) {
 	if !environmentPattern.MatchString(environment) {

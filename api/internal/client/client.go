@@ -40,7 +40,7 @@ type Client struct {
 	http *http.Client
 }
 
-// New creates a client for the api at address, an http:// or https:// URL.
+// New returns a client for the api at address, an http:// or https:// URL.
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {

@@ -39,12 +39,12 @@ type waiter struct {
 	taken chan struct{} // closed when the waiter has a slot
 }
 
-// New creates a Limiter with total slots; one company has at most ofEach of them.
+// New returns a Limiter with total slots; one company has at most ofEach of them.
 func New(total, ofEach int64) *Limiter {
 	return &Limiter{free: total, ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
-// NewKeepingLast creates a Limiter that gives its last free slot only to a company that holds none. It is for slots that slow
+// NewKeepingLast returns a Limiter that gives its last free slot only to a company that holds none. It is for slots that slow
 // clients hold for minutes and that cannot be taken from them: two companies then leave one to a third.
 func NewKeepingLast(total, ofEach int64) *Limiter {
 	l := New(total, ofEach)

@@ -113,7 +113,7 @@ type Params struct {
 // API handles requests.
 type API struct{ router *gin.Engine }
 
-// New creates an API. It fails on a mistake in this package or with a second API on the same registry.
+// New returns an API. It fails on a mistake in this package or with a second API on the same registry.
 func New(p Params) (*API, error) {
 	h, err := newHandlers(p)
 	if err != nil {

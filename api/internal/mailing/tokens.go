@@ -21,7 +21,7 @@ type Tokens struct {
 	taken chan struct{} // woken by Take
 }
 
-// NewTokens creates an empty pool, which fills once it is started.
+// NewTokens returns an empty pool, which fills once it is started.
 func NewTokens(log *slog.Logger) *Tokens {
 	t := &Tokens{ready: make(chan string, readyTokens), taken: make(chan struct{}, 1)}
 	t.Loop = service.NewLoop(service.LoopParams{Log: log, Interval: time.Second, Wake: t.taken, RunOnce: t.fill})

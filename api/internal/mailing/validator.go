@@ -65,7 +65,7 @@ type ValidatorParams struct {
 	Unsubscribe string
 }
 
-// NewValidator creates the validator of one file.
+// NewValidator returns the validator of one file.
 func NewValidator(p ValidatorParams) (*Validator, error) {
 	j := &Validator{params: p, documents: -1}
 	for _, name := range p.Header.Columns() {

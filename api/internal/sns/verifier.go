@@ -60,7 +60,7 @@ type Verifier struct {
 	now          func() time.Time
 }
 
-// New creates a Verifier.
+// New returns a Verifier.
 func New(p Params) *Verifier { return newVerifier(p, nil) }
 
 // newVerifier takes the transport from a test; nil is the default.

@@ -43,7 +43,7 @@ type WithSlot func(ctx context.Context, company uuid.UUID, work func() error) er
 // take well under a millisecond, 512 KiB up to 30 ms.
 const slotFrom = 8 << 10
 
-// NewLibrary makes a Library.
+// NewLibrary returns a Library.
 func NewLibrary(f Finder, withSlot WithSlot) *Library {
 	return &Library{store: f, cache: newCache(), withSlot: withSlot}
 }

@@ -35,7 +35,7 @@ type Waker struct {
 	all   bool // a wake named no lane
 }
 
-// New creates a Waker that calls notify, without lanes if it is to wake all.
+// New returns a Waker that calls notify, without lanes if it is to wake all.
 func New(log *slog.Logger, notify func(context.Context, []lane.Lanes) error) *Waker {
 	// Emails that an earlier process accepted last may not have been notified.
 	w := &Waker{pending: make(chan struct{}, 1), named: make(map[lane.Lanes]struct{}), all: true}

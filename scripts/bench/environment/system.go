@@ -26,7 +26,7 @@ type System struct {
 	env         map[string]string
 }
 
-// NewSystem creates a system. env is for all its programs, in addition to the defaults, which are
+// NewSystem returns a system. env is for all its programs, in addition to the defaults, which are
 // those of production except for settings that need an internet connection.
 func (r *Environment) NewSystem(ctx context.Context, env map[string]string) (*System, error) {
 	r.made++

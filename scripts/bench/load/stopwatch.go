@@ -20,7 +20,7 @@ type Stopwatch struct {
 	took []time.Duration
 }
 
-// NewStopwatch creates a Stopwatch without emails.
+// NewStopwatch returns a Stopwatch without emails.
 func NewStopwatch() *Stopwatch { return &Stopwatch{left: make(map[string]time.Time)} }
 
 // Leave records the submission of the email to this address.

@@ -17,7 +17,7 @@ type Table struct {
 	rows    []*Row
 }
 
-// NewTable creates the table of a section. out receives progress messages.
+// NewTable returns the table of a section. out receives progress messages.
 func NewTable(section string, rounds int, out io.Writer) *Table {
 	return &Table{section: section, rounds: rounds, out: out}
 }

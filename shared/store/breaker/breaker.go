@@ -20,7 +20,7 @@ import (
 // Store reads and writes the circuit breaker, which all processes share. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store.
+// New returns a Store.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // Breaker is the row of the circuit breaker.

@@ -13,7 +13,7 @@ type Store struct {
 	mailings *mailing.Store
 }
 
-// New makes a Store on connections.
+// New returns a Store on connections.
 func New(db *pg.DB, mailings *mailing.Store) *Store {
 	return &Store{db: db, mailings: mailings}
 }

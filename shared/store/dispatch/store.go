@@ -23,7 +23,7 @@ type Store struct {
 	namedLanes, takeDue *pg.Prepared
 }
 
-// New makes a Store on connections. The Store calls wake for lanes to which it has returned rows.
+// New returns a Store on connections. The Store calls wake for lanes to which it has returned rows.
 func New(db *pg.DB, breakers *breaker.Store, wake func(ctx context.Context, lanes []lane.Named) error) *Store {
 	return &Store{db: db, breakers: breakers, wake: wake, namedLanes: db.Prepare(sql.NamedLanes), takeDue: db.Prepare(sql.TakeDue)}
 }

@@ -8,5 +8,5 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store on connections.
 func New(db *pg.DB) *Store { return &Store{db: db} }

@@ -21,7 +21,7 @@ type Listener struct {
 	all   bool                // a wake-up for all lanes was received
 }
 
-// NewListener makes a Listener for the database named by a postgres:// URL, which must lead to Postgres itself: LISTEN
+// NewListener returns a Listener for the database named by a postgres:// URL, which must lead to Postgres itself: LISTEN
 // does not work through a pooler in transaction mode.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	l := &Listener{named: make(map[int64]time.Time)}

@@ -15,5 +15,5 @@ type Store struct {
 	wakeLanes *pg.Prepared // runs once for each group of accepted emails
 }
 
-// New makes a Store on connections.
+// New returns a Store on connections.
 func New(db *pg.DB) *Store { return &Store{db: db, wakeLanes: db.Prepare(sql.WakeLanes)} }

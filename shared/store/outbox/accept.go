@@ -61,7 +61,7 @@ type accepted struct {
 	held     bool
 }
 
-// NewAccepter makes an Accepter on the store's connections.
+// NewAccepter returns an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
 	return &Accepter{store: s, locked: pg.NewLockedKeys[uuid.UUID](), nearQuotas: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },

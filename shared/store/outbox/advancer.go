@@ -27,7 +27,7 @@ type Advancer struct {
 	locked *pg.LockedKeys[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
-// NewAdvancer makes an Advancer on the store's connections.
+// NewAdvancer returns an Advancer on the store's connections.
 func (s *Store) NewAdvancer() *Advancer {
 	a := &Advancer{store: s, locked: pg.NewLockedKeys[uuid.UUID]()}
 	a.group = pg.NewGroup(

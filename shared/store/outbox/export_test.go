@@ -35,7 +35,7 @@ func LoadGroup(ctx context.Context, s *Store, ids ...uuid.UUID) ([]*LoadedEmail,
 	return s.loadEmails(ctx, ids)
 }
 
-// NewCountingLoader makes a Loader that calls loaded with the size of each group.
+// NewCountingLoader returns a Loader that calls loaded with the size of each group.
 func NewCountingLoader(s *Store, loaded func(emails int)) *Loader {
 	return s.newLoader(func(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
 		loaded(len(ids))

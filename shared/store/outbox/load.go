@@ -65,7 +65,7 @@ type Loader struct {
 // goroutines have 12 to 50.
 const loadSize = pg.GroupBytes / 64
 
-// NewLoader makes a Loader on the store's connections.
+// NewLoader returns a Loader on the store's connections.
 func (s *Store) NewLoader() *Loader { return s.newLoader(s.loadEmails) }
 
 func (s *Store) newLoader(load func(context.Context, []uuid.UUID) ([]*LoadedEmail, error)) *Loader {

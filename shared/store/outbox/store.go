@@ -18,7 +18,7 @@ type Store struct {
 	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain, advanceWaiting *pg.Prepared
 }
 
-// New makes a Store on connections.
+// New returns a Store on connections.
 func New(db *pg.DB, keys *idempotency.Store, quotas *quota.Store) *Store {
 	return &Store{
 		db: db, keys: keys, quotas: quotas,

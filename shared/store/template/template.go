@@ -29,7 +29,7 @@ var ErrFull = errors.New("the company has the maximum number of template version
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store on connections.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // ID names a template of a company. The locale "" is the default.

@@ -12,7 +12,7 @@ type SenderStore struct {
 	feed *event.Store
 }
 
-// NewSenderStore makes a SenderStore that uses the connections of db.
+// NewSenderStore returns a SenderStore that uses the connections of db.
 func NewSenderStore(db *pg.DB) *SenderStore {
 	return &SenderStore{db: db, feed: event.New(db)}
 }

@@ -17,7 +17,7 @@ type Store struct {
 	feed *event.Store
 }
 
-// New makes a Store that uses the connections of db.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db, feed: event.New(db)} }
 
 var errNotFound = pg.ErrNotFound

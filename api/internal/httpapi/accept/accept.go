@@ -22,5 +22,5 @@ type Store interface {
 // Committer commits the rows of requests, and repeats stored responses.
 type Committer struct{ store Store }
 
-// New creates a Committer.
+// New returns a Committer.
 func New(s Store) *Committer { return &Committer{store: s} }

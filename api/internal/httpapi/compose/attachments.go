@@ -39,7 +39,7 @@ type Files struct {
 	Limits attachment.Limits
 }
 
-// NewFiles creates Files.
+// NewFiles returns Files.
 func NewFiles(s FileStore, library *attachment.Library, limits attachment.Limits) *Files {
 	return &Files{store: s, library: library, Limits: limits}
 }

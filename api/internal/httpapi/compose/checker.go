@@ -32,7 +32,7 @@ func NewChecker(processors int) *Checker {
 	return &Checker{html: htmlcheck.New(processors + 1), turns: companylimit.New(int64(processors)+1, int64(processors))}
 }
 
-// NewLibrary creates the library of the templates in s, whose work waits for a slot of the company.
+// NewLibrary returns the library of the templates in s, whose work waits for a slot of the company.
 func (c *Checker) NewLibrary(s templates.Finder) *templates.Library {
 	return templates.NewLibrary(s, func(ctx context.Context, company uuid.UUID, work func() error) error {
 		return inTurn(ctx, c.turns, company, func(context.Context) error { return work() })

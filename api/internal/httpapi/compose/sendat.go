@@ -24,7 +24,7 @@ type SendAtReader struct {
 	reader *strictjson.Reader[sendAtRequest]
 }
 
-// NewSendAtReader creates a SendAtReader.
+// NewSendAtReader returns a SendAtReader.
 func NewSendAtReader(checks *rules.Rules) (*SendAtReader, error) {
 	reader, err := strictjson.NewReader[sendAtRequest]()
 	if err != nil {

@@ -52,7 +52,7 @@ type Handlers struct {
 	replays     *strictjson.Reader[replayRequest]
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(p Params) (*Handlers, error) {
 	discards, err := strictjson.NewReader[discardRequest]()
 	if err != nil {

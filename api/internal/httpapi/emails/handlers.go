@@ -58,7 +58,7 @@ type Handlers struct {
 	wake        func(lanes ...lane.Lanes)
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(p Params) *Handlers {
 	return &Handlers{
 		store: p.Store, timeline: p.Timeline, attachments: p.Attachments, rules: p.Rules, sendAt: p.SendAt,

@@ -18,7 +18,7 @@ type Handlers struct {
 	stillValid func(*gin.Context) error
 }
 
-// New creates Handlers. If polls is nil, no request waits for events.
+// New returns Handlers. If polls is nil, no request waits for events.
 func New(feed Feed, polls *Polls, s slots.Slots, checks *rules.Rules, stillValid func(*gin.Context) error) *Handlers {
 	return &Handlers{feed: feed, polls: polls, slots: s, rules: checks, stillValid: stillValid}
 }

@@ -38,7 +38,7 @@ type eventPoll struct {
 	found chan struct{} // closed when the company has events behind after
 }
 
-// NewPolls makes Polls that are not running yet.
+// NewPolls returns Polls that are not running yet.
 func NewPolls(log *slog.Logger, feed Feed) *Polls {
 	p := &Polls{feed: feed, waiting: make(map[uuid.UUID]map[*eventPoll]struct{})}
 	p.loop = service.NewLoop(service.LoopParams{Log: log, Interval: pollInterval, RunOnce: p.runOnce})

@@ -27,7 +27,7 @@ type Handlers struct {
 	rules   *rules.Rules
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(s Store, library *attachment.Library, checks *rules.Rules) *Handlers {
 	return &Handlers{store: s, library: library, rules: checks}
 }

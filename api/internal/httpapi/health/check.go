@@ -41,7 +41,7 @@ type Store interface {
 	Breaker(ctx context.Context) (breaker.Breaker, error)
 }
 
-// New creates a Check. It checks tokens only if mailings are accepted.
+// New returns a Check. It checks tokens only if mailings are accepted.
 func New(p Params) *Check {
 	hc := &Check{
 		confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker),

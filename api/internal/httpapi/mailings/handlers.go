@@ -92,7 +92,7 @@ type Handlers struct {
 	downloads downloadLimits
 }
 
-// New creates Handlers with the limits of uploads and downloads.
+// New returns Handlers with the limits of uploads and downloads.
 func New(p Params) *Handlers {
 	p.IngestTime = cmp.Or(p.IngestTime, IngestTime)
 	return &Handlers{Params: p, files: mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring}, uploads: newUploadLimits(), downloads: newDownloadLimits()}

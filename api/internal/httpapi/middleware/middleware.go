@@ -39,7 +39,7 @@ type Middleware struct {
 	literals  map[string]string // methods of the paths without a parameter
 }
 
-// New creates a Middleware. It fails with a second one on the same registry.
+// New returns a Middleware. It fails with a second one on the same registry.
 func New(p Params) (*Middleware, error) {
 	counts, err := newMeasure(p.Registry)
 	if err != nil {

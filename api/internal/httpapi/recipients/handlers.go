@@ -41,7 +41,7 @@ type Handlers struct {
 	wake   func(lanes ...lane.Lanes)
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(p Params) (*Handlers, error) {
 	r, err := newReader(p.Rules, p.TaxIDs)
 	if err != nil {

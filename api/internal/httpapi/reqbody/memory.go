@@ -30,7 +30,7 @@ type bodyOwner struct {
 	users  int        // bodies being received or processed
 }
 
-// NewMemory creates a Memory without bodies.
+// NewMemory returns a Memory without bodies.
 func NewMemory(l Limits) *Memory {
 	return &Memory{limits: l, owners: map[uuid.UUID]*bodyOwner{}, freed: make(chan struct{})}
 }

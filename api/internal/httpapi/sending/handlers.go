@@ -75,7 +75,7 @@ type Handlers struct {
 	wake     func(lanes ...lane.Lanes)
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(p Params) (*Handlers, error) {
 	reader, err := strictjson.NewReader[draft.Email]()
 	if err != nil {

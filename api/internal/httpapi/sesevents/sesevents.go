@@ -31,7 +31,7 @@ type Handlers struct {
 	recorder *sesevent.Recorder
 }
 
-// New creates Handlers. They accept no events if verifier is nil.
+// New returns Handlers. They accept no events if verifier is nil.
 func New(log *slog.Logger, verifier *sns.Verifier, s sesevent.Store, registry *prometheus.Registry) (*Handlers, error) {
 	recorder, err := sesevent.NewRecorder(log, s, steps.New(registry), registry)
 	if err != nil {

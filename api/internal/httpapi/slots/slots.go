@@ -38,7 +38,7 @@ type Slots struct {
 	slots, lookUps *companylimit.Limiter
 }
 
-// New creates the slots of an api.
+// New returns the slots of an api.
 func New() Slots {
 	return Slots{
 		Wait:  Wait,

@@ -26,7 +26,7 @@ type Handlers struct {
 	reader *strictjson.Reader[addRequest]
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(s Store, checks *rules.Rules) (*Handlers, error) {
 	reader, err := strictjson.NewReader[addRequest]()
 	if err != nil {

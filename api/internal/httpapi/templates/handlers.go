@@ -38,7 +38,7 @@ type Handlers struct {
 	previews        *strictjson.Reader[previewRequest]
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(s Store, library *templates.Library, html *compose.Checker, checks *rules.Rules) (*Handlers, error) {
 	creates, err := strictjson.NewReader[createRequest]()
 	if err != nil {

@@ -34,7 +34,7 @@ type Open struct {
 	abortedAt time.Time              // when the last one was aborted
 }
 
-// NewOpen creates an Open without transfers.
+// NewOpen returns an Open without transfers.
 func NewOpen(busyRate float64) *Open {
 	return &Open{WaitLimit: WaitLimit, busyRate: busyRate, transfers: map[Transfer]uuid.UUID{}}
 }

@@ -26,7 +26,7 @@ type Handlers struct {
 	keys  unsubscribe.Keys
 }
 
-// New creates Handlers. keys decrypt the links.
+// New returns Handlers. keys decrypt the links.
 func New(log *slog.Logger, s Store, keys unsubscribe.Keys) *Handlers {
 	return &Handlers{log: log, store: s, keys: keys}
 }

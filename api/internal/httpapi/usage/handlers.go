@@ -13,7 +13,7 @@ type Handlers struct {
 	rules *rules.Rules
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(s Store, limit slots.Slots, checks *rules.Rules) *Handlers {
 	return &Handlers{store: s, slots: limit, rules: checks}
 }

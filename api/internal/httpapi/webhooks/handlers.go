@@ -59,7 +59,7 @@ type Handlers struct {
 	replays *strictjson.Reader[replayRequest]
 }
 
-// New creates Handlers.
+// New returns Handlers.
 func New(p Params) (*Handlers, error) {
 	creates, err := strictjson.NewReader[createRequest]()
 	if err != nil {

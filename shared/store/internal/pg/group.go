@@ -79,7 +79,7 @@ type groupItem[T, R any] struct {
 	ready  chan struct{}
 }
 
-// NewGroup makes a Group that writes items with write, which returns one result per item in the given order.
+// NewGroup returns a Group that writes items with write, which returns one result per item in the given order.
 func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	return &Group[T, R]{key: key, size: size, write: write, join: groupJoin}
 }

@@ -55,7 +55,7 @@ type Subscription struct {
 	done   chan struct{}
 }
 
-// NewSubscription makes a Subscription for the database named by a postgres:// URL, which must lead to Postgres itself:
+// NewSubscription returns a Subscription for the database named by a postgres:// URL, which must lead to Postgres itself:
 // LISTEN does not work through a pooler in transaction mode. If the URL has no target_session_attrs, the Subscription connects
 // only to a server that accepts writes: nothing is notified on another one.
 func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Subscription, error) {

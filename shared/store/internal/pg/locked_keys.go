@@ -25,7 +25,7 @@ type LockedKeys[K comparable] struct {
 	until map[K]time.Time
 }
 
-// NewLockedKeys makes a LockedKeys without keys.
+// NewLockedKeys returns a LockedKeys without keys.
 func NewLockedKeys[K comparable]() *LockedKeys[K] {
 	return &LockedKeys[K]{slots: make(chan struct{}, lockedKeySlots), until: map[K]time.Time{}}
 }
