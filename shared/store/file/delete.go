@@ -43,9 +43,10 @@ RETURNING f.id, f.company_id`
 )
 
 // DeleteUnused deletes at most limit files that no email and no mailing attaches and that were last uploaded longer ago
-// than age. The caller deletes their objects.
-func (s *Store) DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]Object, error) {
-	return s.delete(ctx, "delete unused files", lockUnusedSQL, age.Milliseconds(), limit)
+// than age, and returns how many. Their objects stay, as orphans.
+func (s *Store) DeleteUnused(ctx context.Context, age time.Duration, limit int) (int, error) {
+	gone, err := s.delete(ctx, "delete unused files", lockUnusedSQL, age.Milliseconds(), limit)
+	return len(gone), err
 }
 
 // DeleteErased deletes the given files of a company that no email and no mailing attaches, regardless of their age. The

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/tenant"
 )
@@ -190,20 +189,18 @@ type Files interface {
 
 // StoredFiles are the rows about files for attachments; see *file.Store.
 type StoredFiles interface {
-	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]file.Object, error)
+	DeleteUnused(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
 // unusedAge is how long a file that no email attaches is kept after its last upload: a day, and the hour within which further uploads
 // are not recorded.
 const unusedAge = 25 * time.Hour
 
-// unusedFiles deletes the rows first: if the deletion of a file fails, the orphan sweeper deletes it later.
+// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round. The promotion of a standby that lacks
+// the commit restores a row, whose object must still be there: an email may attach the file again.
 func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
 	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
-	for _, object := range gone {
-		err = errors.Join(err, p.Files.Delete(ctx, object.Key()))
-	}
-	return retention.Cleaned{Count: len(gone), More: len(gone) == fileBatch}, err
+	return retention.Cleaned{Count: gone, More: gone == fileBatch}, err
 }
 
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.

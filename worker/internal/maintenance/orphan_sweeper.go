@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// orphanInterval may be long: an orphan only costs some storage.
+	// orphanInterval may be long: an orphan only costs some storage. It is longer than a usual lag of a standby, whose promotion
+	// may restore the row of a file that was unused.
 	orphanInterval = 10 * time.Minute
 	// orphanShare is how many times as long as its last round the sweeper rests: each round lists all files.
 	orphanShare = 20
@@ -65,7 +66,7 @@ type FileRows interface {
 }
 
 // OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or were killed after the file was
-// stored, those of a cleaner or an erasure that was killed after it deleted the row, and those of a mailing whose row records
+// stored, those of rows that the cleaner of unused files deleted, those of an erasure that was killed after it deleted the row, and those of a mailing whose row records
 // that its file is deleted, which a rotation of keys that was killed may have stored again. It never deletes files with other
 // names. It also records the size of files whose mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
