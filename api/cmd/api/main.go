@@ -55,12 +55,12 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	accepter := db.NewAccepter()
 	defer accepter.Close()
 	owner := installation.New(db.DB())
-	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
+	bucket, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, storage.Close()) }()
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, accepter: accepter, storage: storage}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, accepter: accepter, storage: newStorage(log, bucket)}
 	parts, err := p.parts()
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/sns"
 	"email-gateway/api/internal/waker"
-	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store"
@@ -36,7 +35,7 @@ type program struct {
 	traces   *telemetry.Tracing
 	db       *store.Store
 	accepter *outbox.Accepter
-	storage  *blob.Bucket // of mailings' files and attachments
+	storage  storage // of mailings' files and attachments
 }
 
 // parts lists the program's parts in their start order. They stop in reverse order: the listeners first, because requests need
@@ -49,7 +48,7 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "clock", Service: p.db.NewClock(p.log)},
 		{Name: "waker", Service: wakes},
 		{Name: "quotas", Service: quotaDefaults(p.log, c, p.db)},
-		{Name: "storage", Service: markStorage(p.storage)},
+		{Name: "storage", Service: p.storage.mark()},
 	}
 	params := p.params()
 	params.Wake = wakes.Wake
@@ -111,24 +110,6 @@ func quotaDefaults(log *slog.Logger, settings config.Config, db *store.Store) se
 		},
 	})
 }
-
-// markStorage marks the storage as the installation's when the api starts, so that the other programs find the marker before
-// the first upload. Later each health check and each upload checks the marker. The bucket logs what is wrong, and /health shows
-// it, so the loop's own lines are left out.
-func markStorage(bucket *blob.Bucket) service.Service {
-	return service.NewLoop(service.LoopParams{
-		Log: slog.New(slog.DiscardHandler), Interval: never, ErrorDelay: markDelay, RunOnce: func(ctx context.Context) (more bool, err error) {
-			ctx, cancel := context.WithTimeout(ctx, markTime)
-			defer cancel()
-			return false, bucket.Ping(ctx)
-		},
-	})
-}
-
-const (
-	markTime  = 30 * time.Second // for one attempt
-	markDelay = 10 * time.Second // between attempts
-)
 
 // never is longer than any process runs.
 const never = 100 * 365 * 24 * time.Hour

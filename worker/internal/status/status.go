@@ -70,7 +70,11 @@ type Reporter struct {
 	probes    *prober
 	startedAt time.Time
 	up        telemetry.Dependencies
+	changes   *telemetry.DependencyLog
 }
+
+// startupTime is how long a program may take to connect: failures until then are not logged.
+const startupTime = 3 * time.Second
 
 // database is the dependency whose state is the result of writing the row.
 const database = "database"
@@ -78,7 +82,7 @@ const database = "database"
 // NewReporter makes a Reporter.
 func NewReporter(p Params) *Reporter {
 	names := append(slices.Collect(maps.Keys(p.Probes)), database)
-	r := &Reporter{params: p, probes: newProber(p.Probes), startedAt: time.Now(), up: telemetry.NewDependencies(names...)}
+	r := &Reporter{params: p, probes: newProber(p.Probes), startedAt: time.Now(), up: telemetry.NewDependencies(names...), changes: telemetry.NewDependencyLog(p.Log)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
@@ -108,6 +112,9 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	for name, err := range r.probes.all(ctx) {
 		details[name] = part(err)
 		r.up.Set(name, err == nil)
+		if err == nil || time.Since(r.startedAt) >= startupTime {
+			r.changes.Set(name, err)
+		}
 	}
 	// A commit may wait for a lost standby: the gauge must show that before the alert's time has
 	// passed.
@@ -118,8 +125,8 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// part is a dependency's state in the row and in /readyz. The reason is only logged: it may contain
-// host addresses.
+// part is a dependency's state in the row and in /readyz. The reason is only logged, by the
+// Reporter: it may contain host addresses.
 func part(err error) map[string]string {
 	if errors.Is(err, store.ErrUnreplicated) {
 		return map[string]string{"status": "unreplicated"}

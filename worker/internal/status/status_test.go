@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/storetest"
@@ -216,6 +217,46 @@ func (r *reports) last() any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all[len(r.all)-1]["sendRate"]
+}
+
+// The log says why a dependency does not respond, but not of one that has no connection yet when the program starts.
+func TestReporter_LogsChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &logtest.Buffer{}
+		var denied atomic.Bool
+		connected := time.Now().Add(time.Second)
+		reporter := status.NewReporter(status.Params{
+			Log: slog.New(slog.NewTextHandler(log, nil)), Store: &reports{}, Service: "worker", Instance: "one", Registry: telemetry.NewRegistry(),
+			Probes: map[string]status.Probe{
+				"redis": func(context.Context) error {
+					if time.Now().Before(connected) {
+						return errors.New("no connection yet")
+					}
+					return nil
+				},
+				"storage": func(context.Context) error {
+					if denied.Load() {
+						return errors.New("403 AccessDenied")
+					}
+					return nil
+				},
+			},
+		})
+		if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, down := range []bool{false, true, true, false} {
+			denied.Store(down)
+			<-time.After(6 * time.Second)
+		}
+		if err := reporter.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if log.Count("dependency does not respond") != 1 || log.Count("403 AccessDenied") != 1 || log.Count("dependency responds again") != 1 {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
 }
 
 // A fact that others rely on is reported when it changes, not five seconds later.
