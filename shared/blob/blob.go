@@ -73,7 +73,7 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 	if at.path != "" {
 		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, calls: make(calls, mostCalls), base: at.base()}, nil
 	}
-	server, err := newServer(ctx, at)
+	server, err := newServer(ctx, at, o.Claim != nil)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
@@ -222,8 +222,8 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable
-// and not full. It joins a Ping that is running.
+// Ping checks that the storage is the installation's, responds and grants access. For a folder, and in the program that
+// marks the storage also for an S3 server, it checks that files can be stored. It joins a Ping that is running.
 func (b *Bucket) Ping(ctx context.Context) error { return b.join(ctx, "ping", b.ping) }
 
 // PingRead is Ping for a program that only reads.

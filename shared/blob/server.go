@@ -47,17 +47,20 @@ type server struct {
 	name    string
 	page    int // objects per list request
 	opened  *blob.Bucket
+	options s3blob.Options
 	client  *s3.Client
+	writes  writeCheck
 	uploads *transfermanager.Client
 }
 
-func newServer(ctx context.Context, at location) (*server, error) {
+// newServer makes a server. writes says whether the program stores files.
+func newServer(ctx context.Context, at location, writes bool) (*server, error) {
 	opener := &s3blob.URLOpener{}
 	plain, err := opener.OpenBucketURL(ctx, at.url)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: at.bucket, page: serverPage}
+	s := &server{name: at.bucket, page: serverPage, options: opener.Options, writes: writeCheck{enabled: writes}}
 	if !plain.As(&s.client) {
 		return nil, errors.New("no S3 client behind the bucket")
 	}
@@ -103,7 +106,8 @@ func limitAttempt(
 
 func (s *server) bucket() (*blob.Bucket, error) { return s.opened, nil }
 
-func (s *server) put(ctx context.Context, key string, r io.Reader) error {
+func (s *server) put(ctx context.Context, key string, r io.Reader) (err error) {
+	defer func() { s.writes.note(err) }()
 	return s.opened.Upload(ctx, key, r, &blob.WriterOptions{
 		ContentType: contentType,
 		BeforeWrite: func(as func(any) bool) error {
@@ -133,9 +137,17 @@ func (s *server) list(ctx context.Context, prefix string, yield func(Object) boo
 	return nil
 }
 
-func (s *server) pingRead(ctx context.Context) error { return s.ping(ctx) }
-
 func (s *server) ping(ctx context.Context) error {
+	err := s.pingRead(ctx)
+	if err != nil || !s.writes.isDue() {
+		return err
+	}
+	err = s.checkWrite(ctx)
+	s.writes.note(err)
+	return err
+}
+
+func (s *server) pingRead(ctx context.Context) error {
 	_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.name})
 	return err
 }
