@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/waittest"
 )
 
-// An api whose storage does not respond logs why, also if nobody requests /health.
+// An api whose storage does not respond logs why, even without a request to /health.
 func TestStorage_LogsReason(t *testing.T) {
 	t.Parallel()
 	log := &logtest.Buffer{}

@@ -42,7 +42,7 @@ func TestIdempotencyKey_OfEveryPost(t *testing.T) {
 	}
 }
 
-// A repeated creation of a webhook endpoint finds the endpoint and its secret, whatever became of the first response.
+// A repeated creation of a webhook endpoint finds the endpoint and its secret, also if the first response was lost.
 func TestIdempotencyKey_OfWebhook(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
