@@ -99,6 +99,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gatewa
 GRANT SELECT, INSERT, UPDATE         ON quota_defaults, quota_totals TO gateway_api;
 GRANT SELECT                         ON quota_deltas TO gateway_api;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
+GRANT EXECUTE                        ON FUNCTION email_gateway_history() TO gateway_api;
 GRANT SELECT, UPDATE                 ON installation TO gateway_api; -- it records that it has marked the storage
 
 -- All programs that use the file storage compare its marker with the id of the installation.
@@ -155,6 +156,7 @@ GRANT SELECT, INSERT                 ON webhook_replays TO gateway_api;
 GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_replays TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON webhook_deliveries TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_worker;
+GRANT EXECUTE                        ON FUNCTION email_gateway_history() TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
 GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
 GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_deliveries TO gateway_operator; -- it disables and enables

@@ -144,6 +144,27 @@ func TestEvents_Refused(t *testing.T) {
 	}
 }
 
+// A cursor of a position that a restore or a failover lost has to wait for a dispatcher, and is valid afterwards.
+func TestEvents_LostPosition(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	var cursor string
+	for range 2 {
+		g.Programs.claim(t, g.accept(t, emailBody(nil)))
+		g.Programs.assign(t)
+		cursor = g.events(t, "").NextCursor
+	}
+	g.Run(t, `DELETE FROM event_feed WHERE position = (SELECT newest FROM event_positions)`)
+	g.Run(t, `UPDATE event_positions SET newest = newest - 1, history = 'of the lost server'`)
+	if r := g.do(t, call{Path: "/v1/events?after=" + cursor}); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "EVENTS_UNAVAILABLE" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("before a dispatcher has run: %d %s", r.Status, r.Body)
+	}
+	g.Programs.assign(t)
+	if page := g.events(t, "after="+cursor); len(page.Events) != 0 {
+		t.Errorf("afterwards: %+v", page)
+	}
+}
+
 // TestEvents_Wait: a waiting request is answered when an event comes, holds no connection of the
 // database, and ends when the api stops. A company's 17th waiting request is answered at once, and
 // so is one that begins while the api stops.

@@ -36,9 +36,12 @@ type Store struct{ db *pg.DB }
 // New returns a Store on db, the DB of store.Open.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// ErrExpired: the cursor is older than the stored events, or the database was restored to a time before the cursor and no
-// dispatcher has run since.
-var ErrExpired = errors.New("the cursor is older than the oldest stored event, or the database was restored to an earlier time")
+// ErrExpired: the cursor is older than the stored events, or none that this database has returned.
+var ErrExpired = errors.New("the cursor is older than the oldest stored event, or no cursor of this database")
+
+// ErrNewHistory: the database was restored, or a standby was promoted, and no dispatcher has assigned positions since. The cursor
+// may be of a position that was lost. It is valid when a dispatcher has noticed the new history.
+var ErrNewHistory = errors.New("the database was restored, or a standby promoted, and no dispatcher has assigned positions since")
 
 // Event is one event of the feed.
 type Event struct {

@@ -35,7 +35,7 @@ type Page struct {
 
 // Read returns at most limit of the company's events that follow the cursor and match the filter. It reads a limited
 // number of emails, so a page may be short or empty and still have More. With ErrExpired it returns a Page that has Oldest
-// and Newest.
+// and Newest. With ErrNewHistory the call may be repeated.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter *Filter, limit int) (Page, error) {
 	page := Page{Next: after}
 	for read := 0; ; {
@@ -44,7 +44,10 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 			return Page{}, fmt.Errorf("read events: %w", err)
 		}
 		page.Oldest, page.Newest = Behind(rows[0].Deleted), Behind(rows[0].Newest)
-		if after.Position > rows[0].Newest || after.Position < rows[0].Deleted && after != (Cursor{}) {
+		switch {
+		case after.Position > rows[0].Newest:
+			return page, s.ahead(ctx, after)
+		case after.Position < rows[0].Deleted && after != (Cursor{}):
 			return page, ErrExpired
 		}
 		emails, all := emailsOf(rows, page.Next)
@@ -74,6 +77,21 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 			return page, nil
 		}
 	}
+}
+
+// aheadSQL reads the only row of event_positions and locks nothing. A dispatcher may have moved newest since rowsSQL read it.
+const aheadSQL = `SELECT newest >= $1 OR ` + newHistory + ` FROM event_positions WHERE singleton`
+
+// ahead returns the error for a cursor after the newest position: ErrNewHistory if it may be valid soon, else ErrExpired.
+func (s *Store) ahead(ctx context.Context, c Cursor) error {
+	var soon bool
+	if err := s.db.Get(ctx, &soon, aheadSQL, c.Position); err != nil {
+		return fmt.Errorf("compare the history of the event feed: %w", err)
+	}
+	if soon {
+		return ErrNewHistory
+	}
+	return ErrExpired
 }
 
 // Find returns events of the company by their ids, in that order. It leaves out events that are no longer stored.

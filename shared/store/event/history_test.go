@@ -12,7 +12,7 @@ import (
 )
 
 // TestAssignPositions_AfterRestore: a reader whose cursor is of a history that a restore has lost misses no event that is
-// recorded afterwards, however many there are, and reads none again. Until a dispatcher runs, its cursor is expired.
+// recorded afterwards, however many there are, and reads none again. Until a dispatcher runs, it has to wait.
 func TestAssignPositions_AfterRestore(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []int{0, 5, 10, 15} {
@@ -38,7 +38,7 @@ func TestAssignPositions_AfterRestore(t *testing.T) {
 		}
 
 		restoreTo(t, d, kept)
-		if _, err := s.Read(t.Context(), company, after, nil, 100); !errors.Is(err, event.ErrExpired) {
+		if _, err := s.Read(t.Context(), company, after, nil, 100); !errors.Is(err, event.ErrNewHistory) {
 			t.Errorf("before a dispatcher runs: %v", err)
 		}
 		want := record(recorded)
@@ -48,6 +48,9 @@ func TestAssignPositions_AfterRestore(t *testing.T) {
 			t.Errorf("%d events, want the %d that were recorded after the restore", len(got), recorded)
 		}
 		assignAll(t, s)
+		if _, err := s.Read(t.Context(), company, event.Behind(last.Position+1), nil, 100); !errors.Is(err, event.ErrExpired) {
+			t.Errorf("a cursor that was never returned: %v", err)
+		}
 		if newest := storetest.Ask[int64](t, d, `SELECT newest FROM event_positions`); newest != last.Position {
 			t.Errorf("the next round moves the newest position from %d to %d", last.Position, newest)
 		}

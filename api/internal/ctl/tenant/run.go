@@ -92,7 +92,7 @@ func adviceOn(code string) string {
 		return "Only objects of the company that owns API_KEY are found."
 	case "DATABASE_UNAVAILABLE": // whether something was changed is in the detail
 		return "`gatewayctl doctor` shows what is wrong."
-	case "STORAGE_UNAVAILABLE", "BUSY":
+	case "STORAGE_UNAVAILABLE", "EVENTS_UNAVAILABLE", "BUSY":
 		return "Nothing was changed: retry in a moment. `gatewayctl doctor` shows what is wrong."
 	case "BULK_DISABLED":
 		return "Single emails are still sent: gatewayctl email send."

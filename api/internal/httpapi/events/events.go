@@ -105,6 +105,8 @@ func (h *Handlers) read(ctx context.Context, company uuid.UUID, r eventRequest) 
 	switch {
 	case errors.Is(err, event.ErrExpired):
 		return page, cursorExpired(page.Oldest.String())
+	case errors.Is(err, event.ErrNewHistory):
+		return page, newHistory()
 	case r.latest:
 		page.Events, page.Next, page.More = nil, page.Newest, false
 	}
@@ -115,7 +117,16 @@ func (h *Handlers) read(ctx context.Context, company uuid.UUID, r eventRequest) 
 func cursorExpired(oldest string) problem.Problem {
 	return problem.Problem{
 		Status: http.StatusGone, Code: "CURSOR_EXPIRED", OldestCursor: oldest,
-		Detail: "the cursor is older than the oldest stored event (events are kept for 30 days), or newer than the database, which was restored to an earlier time: continue with oldestCursor, or without a cursor, and skip events whose id you have processed",
+		Detail: "the cursor is older than the oldest stored event (events are kept for 30 days), or none that this API has returned: continue with oldestCursor, or without a cursor, and skip events whose id you have processed",
+	}
+}
+
+// newHistory is a cursor that is valid when a dispatcher has run, which takes some seconds after it can connect to the restored
+// database, or the promoted standby.
+func newHistory() problem.Problem {
+	return problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "EVENTS_UNAVAILABLE", RetryAfter: 5 * time.Second,
+		Detail: "the cursor is newer than the database, which was restored or replaced by a standby: it is valid again when a dispatcher has run; repeat the request after Retry-After",
 	}
 }
 
