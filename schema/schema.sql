@@ -485,6 +485,7 @@ CREATE TABLE mailing_rejects (
     line_no integer NOT NULL,
     column_name text,
     code text NOT NULL,
+    last_line integer,
     CONSTRAINT mailing_rejects_line_no_check CHECK ((line_no > 0))
 );
 
@@ -555,6 +556,7 @@ CREATE TABLE mailings (
     attachments smallint,
     template text,
     template_variables text,
+    email_column text,
     CONSTRAINT mailings_complete_when_all_ended CHECK (((status <> 'COMPLETED'::text) OR dry_run OR (accepted = ((((((sent + failed) + invalid_later) + suppressed) + cancelled) + expired) + unknown)))),
     CONSTRAINT mailings_delivery_check CHECK ((delivery = ANY (ARRAY['at_least_once'::text, 'at_most_once'::text]))),
     CONSTRAINT mailings_file_sha256_check CHECK ((length(file_sha256) = 32)),

@@ -210,7 +210,7 @@ func TestMailingVerdicts(t *testing.T) {
 			switch {
 			case n%7 == 0 || n > 5000 && n%2 == 0:
 				next.Entry.InvalidReason = "disposable"
-				want = append(want, mailing.RejectedLine{Line: line, Column: "email", Code: "DISPOSABLE"})
+				want = append(want, mailing.RejectedLine{Line: line, Column: "e-mail", Code: "DISPOSABLE"})
 			case n%5 == 0:
 				next = mailing.Line{Reject: &mailing.RejectedLine{Line: line, Column: "valor", Code: "TOO_LONG"}}
 				want = append(want, *next.Reject)

@@ -82,7 +82,7 @@ func TestMailing_Rows(t *testing.T) {
 		if table[2][4] != "'=it was refused" || table[3][6] != "Cidade" {
 			t.Errorf("%q, %q", table[2], table[3])
 		}
-		if delivery := fmt.Sprint(table[0][13:], table[2][13:], table[3][13:]); delivery != "[delivery deliveryAt deliveryReason] [  ] [bounced 2026-03-01T12:00:00Z '=Permanent]" {
+		if delivery := fmt.Sprint(table[0][13:16], table[2][13:16], table[3][13:16]); delivery != "[delivery deliveryAt deliveryReason] [  ] [bounced 2026-03-01T12:00:00Z '=Permanent]" {
 			t.Errorf("%s", delivery)
 		}
 		if unknown := 12; table[0][unknown] != "outcomeUnknown" || table[2][unknown] != "true" || table[3][unknown] != "false" {
@@ -98,6 +98,34 @@ func TestMailing_Rows(t *testing.T) {
 	failed := g.do(t, call{Path: "/mailings/" + id + "/rows?format=csv&status=FAILED"})
 	if n := strings.Count(failed.Body, "\r\n"); n != 2 || !strings.Contains(failed.Body, "\r\n3,maria@example.com,") {
 		t.Errorf("%s", failed.Body)
+	}
+}
+
+// A rejected row of several lines is reported with all of them: none of them is sent.
+func TestMailing_RejectedRowOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, given(
+		file("email;nome\na@example.com;Ana\nb@example.com;\"Bia\n"+strings.Repeat("x", 201)+"\"\nc@example.com;\"oi\nd@example.com;Davi\nfim\"\ne@example.com;Eva\n"),
+		part{name: "html", value: "<p>x</p>"}, part{name: "subject", value: "x"},
+	))
+	if got, want := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body, "line,column,code,lastLine\r\n3,nome,TOO_LONG,4\r\n5,nome,ROW_IN_QUOTES,7\r\n"; got != want {
+		t.Errorf("verdicts %q, want %q", got, want)
+	}
+	rows, _ := g.do(t, call{Path: "/mailings/" + id + "/rows"}).json(t)["rows"].([]any)
+	table, err := csv.NewReader(strings.NewReader(g.do(t, call{Path: "/mailings/" + id + "/rows?format=csv"}).Body)).ReadAll()
+	if err != nil || len(rows) != 4 || len(table) != 5 {
+		t.Fatalf("%d rows, and %d in CSV, want 4: %v", len(rows), len(table), err)
+	}
+	for i, want := range []string{"", "4", "7", ""} {
+		row, _ := rows[i].(map[string]any)
+		last := fmt.Sprint(row["lastLine"])
+		if row["lastLine"] == nil {
+			last = ""
+		}
+		if inCSV := table[i+1][len(table[0])-1]; last != want || inCSV != want {
+			t.Errorf("row %d has the last line %q, in CSV %q, want %q", i, last, inCSV, want)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func TestMailing(t *testing.T) {
 	}
 	verdicts := g.do(t, call{Path: "/mailings/" + id + "/verdicts"})
 	lines, err := csv.NewReader(strings.NewReader(verdicts.Body)).ReadAll()
-	wantLines := [][]string{{"line", "column", "code"}, {"2", "email", "SYNTAX"}, {"4", "Cidade", "EMPTY_FIELD"}, {"5", "E-mail", "DUPLICATE"}, {"6", "E-mail", "MISSING_EMAIL"}, {"7", "CPF", "INVALID_CPF_CNPJ"}}
+	wantLines := [][]string{{"line", "column", "code", "lastLine"}, {"2", "E-mail", "SYNTAX", ""}, {"4", "Cidade", "EMPTY_FIELD", ""}, {"5", "E-mail", "DUPLICATE", ""}, {"6", "E-mail", "MISSING_EMAIL", ""}, {"7", "CPF", "INVALID_CPF_CNPJ", ""}}
 	if diff := cmp.Diff(wantLines, lines); err != nil || diff != "" || !strings.Contains(verdicts.Header.Get("Content-Disposition"), "attachment") {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -205,7 +205,7 @@ func TestMailing_EmptyFields(t *testing.T) {
 	verdicts := func(id string) string {
 		return strings.ReplaceAll(g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body, "\r\n", " ")
 	}
-	if got := verdicts(id); got != "line,column,code 2,email,MISSING_EMAIL 4,email,DUPLICATE 5,cidade,EMPTY_FIELD 6,cidade,EMPTY_FIELD " {
+	if got := verdicts(id); got != "line,column,code,lastLine 2,email,MISSING_EMAIL, 4,email,DUPLICATE, 5,cidade,EMPTY_FIELD, 6,cidade,EMPTY_FIELD, " {
 		t.Error(got)
 	}
 	// The stored templates have no defaults.
@@ -218,7 +218,7 @@ func TestMailing_EmptyFields(t *testing.T) {
 	if strict["accepted"] != 2.0 || strict["invalid"] != 3.0 || strict["emptyFields"] != 0.0 {
 		t.Errorf("%v", strict)
 	}
-	if got := verdicts(fmt.Sprint(strict["mailingId"])); got != "line,column,code 2,email,MISSING_EMAIL 4,email,DUPLICATE 5,cidade,EMPTY_FIELD 6,cidade,EMPTY_FIELD " {
+	if got := verdicts(fmt.Sprint(strict["mailingId"])); got != "line,column,code,lastLine 2,email,MISSING_EMAIL, 4,email,DUPLICATE, 5,cidade,EMPTY_FIELD, 6,cidade,EMPTY_FIELD, " {
 		t.Error(got)
 	}
 	if r := g.upload(t, with("emptyFields", "ignore"), nil); r.Status != http.StatusUnprocessableEntity {

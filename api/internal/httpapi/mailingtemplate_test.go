@@ -89,7 +89,7 @@ func TestMailing_Template(t *testing.T) {
 		t.Errorf("%+v", stored)
 	}
 	verdicts := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body
-	if want := "line,column,code\r\n3,Endereço.Cidade,EMPTY_FIELD\r\n4,Link,INVALID_LINK\r\n5,email,DUPLICATE\r\n"; verdicts != want {
+	if want := "line,column,code,lastLine\r\n3,Endereço.Cidade,EMPTY_FIELD,\r\n4,Link,INVALID_LINK,\r\n5,email,DUPLICATE,\r\n"; verdicts != want {
 		t.Errorf("%q, want %q", verdicts, want)
 	}
 }

@@ -38,7 +38,7 @@ func Lines(r *Reading, j *Validator) iter.Seq2[mailingstore.Line, error] {
 func next(r *Reading, j *Validator) (mailingstore.Line, error) {
 	row, err := r.Next()
 	if bad, ok := errors.AsType[*csvfile.RowError](err); ok {
-		j.reject = mailingstore.RejectedLine{Line: bad.Line, Column: shortColumn(bad.Column), Code: bad.Code}
+		j.reject = mailingstore.RejectedLine{Line: bad.Line, LastLine: bad.LastLine, Column: shortColumn(bad.Column), Code: bad.Code}
 		return mailingstore.Line{Reject: &j.reject}, nil
 	}
 	if err != nil {

@@ -53,9 +53,9 @@ func (v *Validator) person(row csvfile.Row) (mailingstore.Line, error) {
 		*text.to = v.keepLine(field)
 		switch {
 		case utf8.RuneCount(field) > email.MaxFieldLen:
-			return v.refuse(row.Line, text.column, CodeTooLong), nil
+			return v.refuse(row, text.column, CodeTooLong), nil
 		case email.HasControl(*text.to):
-			return v.refuse(row.Line, text.column, CodeBadCharacter), nil
+			return v.refuse(row, text.column, CodeBadCharacter), nil
 		}
 	}
 	for _, column := range v.taxIDs {
@@ -68,7 +68,7 @@ func (v *Validator) person(row csvfile.Row) (mailingstore.Line, error) {
 		case err != nil && (column == v.documents || !bytes.ContainsFunc(field, isLetterOrNumber)):
 			continue // another document's number, or an empty mask such as "   .   .   -  "
 		case err != nil:
-			return v.refuse(row.Line, column, CodeInvalidTaxID), nil
+			return v.refuse(row, column, CodeInvalidTaxID), nil
 		}
 		if v.entry.CPFCNPJHash != "" {
 			continue

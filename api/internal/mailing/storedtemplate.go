@@ -146,17 +146,17 @@ func (v *Validator) renderStored(row csvfile.Row) (mailingstore.Line, error) {
 	})
 	v.rendered = buffer
 	if fault, ok := errors.AsType[*template.RowFault](err); ok {
-		return v.refuse(row.Line, v.columnOf(fault), codeOfValue(fault.Code)), nil
+		return v.refuse(row, v.columnOf(fault), codeOfValue(fault.Code)), nil
 	}
 	if err != nil {
 		return mailingstore.Line{}, fmt.Errorf("line %d: %w", row.Line, err)
 	}
 	if len(made.Subject) == 0 {
-		return v.refuse(row.Line, -1, CodeSubjectLength), nil
+		return v.refuse(row, -1, CodeSubjectLength), nil
 	}
 	for _, i := range empty {
 		if v.params.RejectEmpty {
-			return v.refuse(row.Line, v.columns[i], mailingstore.CodeEmptyField), nil
+			return v.refuse(row, v.columns[i], mailingstore.CodeEmptyField), nil
 		}
 		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[v.columns[i]])
 	}
@@ -166,7 +166,7 @@ func (v *Validator) renderStored(row csvfile.Row) (mailingstore.Line, error) {
 			body = made.Text
 		}
 		if !shows(isText, string(body)) {
-			return v.refuse(row.Line, -1, CodeEmptyBody), nil
+			return v.refuse(row, -1, CodeEmptyBody), nil
 		}
 	}
 	return mailingstore.Line{}, nil

@@ -139,7 +139,7 @@ func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {
 	v.entry = mailingstore.NewEntry{Line: row.Line, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
 	v.beginText(row)
 	if code := v.address(row.Field(v.params.Header.Email)); code != "" {
-		return v.refuse(row.Line, v.params.Header.Email, code), nil
+		return v.refuse(row, v.params.Header.Email, code), nil
 	}
 	if v.entry.InvalidReason == "" {
 		if line, err := v.person(row); line.Reject != nil || err != nil {
@@ -156,8 +156,8 @@ func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {
 
 // refuse returns a validation result that rejects the row. column is an index, -1 for the whole
 // row.
-func (v *Validator) refuse(line, column int, code string) mailingstore.Line {
-	v.reject = mailingstore.RejectedLine{Line: line, Code: code}
+func (v *Validator) refuse(row csvfile.Row, column int, code string) mailingstore.Line {
+	v.reject = mailingstore.RejectedLine{Line: row.Line, LastLine: row.LastLine, Code: code}
 	if column >= 0 && column < len(v.names) {
 		v.reject.Column = v.names[column]
 	}
@@ -183,7 +183,7 @@ func (v *Validator) emptyFields(row csvfile.Row) mailingstore.Line {
 			continue
 		}
 		if v.params.RejectEmpty {
-			return v.refuse(row.Line, column, mailingstore.CodeEmptyField)
+			return v.refuse(row, column, mailingstore.CodeEmptyField)
 		}
 		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[column])
 	}
@@ -202,7 +202,7 @@ func (v *Validator) render(row csvfile.Row) (mailingstore.Line, error) {
 
 	for body := range v.templates.bodies {
 		if body.Least(v.values) > email.MaxHTML { // before each value is checked in each of its places
-			return v.refuse(row.Line, -1, CodeBodyTooLarge), nil
+			return v.refuse(row, -1, CodeBodyTooLarge), nil
 		}
 	}
 	var err error
@@ -217,15 +217,15 @@ func (v *Validator) render(row csvfile.Row) (mailingstore.Line, error) {
 		}
 	}
 	if wrong, ok := errors.AsType[*mailmerge.ValueFault](err); ok {
-		return v.refuse(row.Line, v.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
+		return v.refuse(row, v.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
 	}
 	switch {
 	case err != nil:
 		return mailingstore.Line{}, fmt.Errorf("line %d: %w", row.Line, err)
 	case len(email.PartBytes(v.rendered)) == 0:
-		return v.refuse(row.Line, -1, CodeSubjectLength), nil
+		return v.refuse(row, -1, CodeSubjectLength), nil
 	case size > email.MaxHTML:
-		return v.refuse(row.Line, -1, CodeBodyTooLarge), nil
+		return v.refuse(row, -1, CodeBodyTooLarge), nil
 	case !v.mayBeEmpty:
 		return mailingstore.Line{}, nil
 	}
@@ -240,7 +240,7 @@ func (v *Validator) render(row csvfile.Row) (mailingstore.Line, error) {
 		}
 	}
 	if !shows(isText, string(body)) {
-		return v.refuse(row.Line, -1, CodeEmptyBody), nil
+		return v.refuse(row, -1, CodeEmptyBody), nil
 	}
 	return mailingstore.Line{}, nil
 }

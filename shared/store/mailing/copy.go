@@ -104,6 +104,7 @@ var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
 	Columns: []pg.Column[RejectedLine]{
 		pg.Each("line_no", "bigint", pg.BigInts, func(r *RejectedLine) int64 { return int64(r.Line) }),
+		pg.Each("last_line", "bigint", pg.BigInts, func(r *RejectedLine) int64 { return int64(r.LastLine) }),
 		pg.Each("column_name", "text", pg.Texts, func(r *RejectedLine) string { return pgtext.WithoutNUL(r.Column) }),
 		pg.Each("code", "text", pg.Texts, func(r *RejectedLine) string { return pgtext.WithoutNUL(r.Code) }),
 	},

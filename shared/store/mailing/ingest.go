@@ -46,7 +46,7 @@ type NewMailing struct {
 	HTMLSHA256     []byte
 	CheckerVersion int
 	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
-	EmailColumn    string   // the header of the address column, named in the error about a duplicate
+	EmailColumn    string   // the header of the address column, named in the reports about an invalid address or a duplicate
 	Sender         string
 	ReplyTo        string // "" = none
 	Tags           []string
@@ -194,9 +194,9 @@ const (
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
-                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables, attachments)
+                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables, attachments, email_column)
 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $22, $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
-        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''), nullif($25::bigint, 0))
+        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''), nullif($25::bigint, 0), nullif($26, ''))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
 	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
@@ -258,7 +258,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		pgtext.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pgtext.WithoutNUL(m.Sender), pgtext.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
 		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pgtext.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
-		m.Template, pgtext.WithoutNUL(m.Variables), len(m.Attachments)))
+		m.Template, pgtext.WithoutNUL(m.Variables), len(m.Attachments), pgtext.WithoutNUL(m.EmailColumn)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)

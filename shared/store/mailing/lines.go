@@ -41,11 +41,12 @@ type NewEntry struct {
 // CodeOfReason returns the error code of the reason why an entry is invalid.
 func CodeOfReason(reason string) string { return strings.ToUpper(reason) }
 
-// RejectedLine is a line with its error code. Column is "" if the code refers to the whole line.
+// RejectedLine is a line, or a row of several lines, with its error code. Column is "" if the code refers to the whole line.
 type RejectedLine struct {
-	Line   int    `db:"line_no"`
-	Column string `db:"column_name"`
-	Code   string `db:"code"`
+	Line     int    `db:"line_no"`
+	LastLine int    `db:"last_line"` // 0 or Line if it is a single line
+	Column   string `db:"column_name"`
+	Code     string `db:"code"`
 }
 
 // Line is one line of a mailing's file: exactly one of the two fields is set. The caller may reuse

@@ -43,6 +43,7 @@ type Mailing struct {
 	Subject      string         `db:"subject"`  // the template
 	Template     *string        `db:"template"` // name@version or name/locale@version of a stored template; nil = none
 	Fields       pq.StringArray `db:"fields"`
+	EmailColumn  string         `db:"email_column"` // "email" of mailings of earlier releases
 	Sender       string         `db:"sender"`
 	ReplyTo      *string        `db:"reply_to"`
 	Tags         pq.StringArray `db:"tags"`
@@ -123,7 +124,7 @@ func (m Mailing) Remaining() time.Duration {
 }
 
 const mailingColumns = `
-id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, template, fields, sender, reply_to, tags, delivery, send_at,
+id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, template, fields, coalesce(email_column, 'email') AS email_column, sender, reply_to, tags, delivery, send_at,
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,

@@ -22,6 +22,7 @@ const RowDuplicate = "DUPLICATE"
 // Row is a row of a mailing's file with its outcome.
 type Row struct {
 	Line           int            `db:"line_no"`
+	LastLine       int            `db:"last_line"`   // of a row of several lines without an entry; otherwise 0
 	ID             uuid.NullUUID  `db:"id"`          // of its entry, and of the email made from it; null without an entry
 	Email          string         `db:"email"`       // "" without an entry
 	Column         string         `db:"column_name"` // the invalid column of a row without an entry; "" = the whole row
@@ -72,7 +73,7 @@ ORDER BY e.id`
 
 // rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks nothing.
 const rejectRowsSQL = `
-SELECT line_no, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + mailing.CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
+SELECT line_no, coalesce(last_line, 0) AS last_line, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + mailing.CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
 FROM mailing_rejects
 WHERE mailing_id = $1 AND line_no > $2 AND ($3 = '' OR (code = '` + mailing.CodeDuplicate + `') = ($3 = 'DUPLICATE')) ORDER BY line_no LIMIT $4`
 

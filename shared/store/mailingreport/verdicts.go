@@ -17,7 +17,7 @@ const rejectedLinePage = 1000
 
 // rejectsSQL reads a mailing's rejected lines in the order of the primary key, and locks nothing.
 const rejectsSQL = `
-SELECT line_no, coalesce(column_name, '') AS column_name, code FROM mailing_rejects
+SELECT line_no, coalesce(last_line, 0) AS last_line, coalesce(column_name, '') AS column_name, code FROM mailing_rejects
 WHERE mailing_id = $1 AND line_no > $2 ORDER BY line_no LIMIT $3`
 
 // emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as entriesSQL does, and locks
@@ -32,7 +32,7 @@ ORDER BY e.id, c.n`
 
 // MailingVerdicts yields the lines of a mailing that are not sent, with the reason, and the lines with an empty field,
 // ordered by line number. Lines that are not sent are rejected lines, duplicates and invalid entries; the column of an
-// invalid entry is "email", and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
+// invalid entry is that of the addresses, and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
 // empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is pg.ErrNotFound if the company has no
 // such mailing.
 func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailing.RejectedLine, error] {
@@ -49,7 +49,7 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 				return page, len(page) < rejectedLinePage, err
 			}},
 			{fetch: func(int) (page []mailing.RejectedLine, last bool, err error) {
-				page, invalid, err = s.invalidAfter(ctx, company, id, invalid)
+				page, invalid, err = s.invalidAfter(ctx, m, invalid)
 				return page, len(page) < rejectedLinePage, err
 			}},
 			{fetch: func(int) (page []mailing.RejectedLine, last bool, err error) {
@@ -114,14 +114,14 @@ func (s *Store) rejectsAfter(ctx context.Context, id uuid.UUID, line int) ([]mai
 }
 
 // invalidAfter returns the next page of invalid entries after the cursor, and the new cursor.
-func (s *Store) invalidAfter(ctx context.Context, company, id, cursor uuid.UUID) ([]mailing.RejectedLine, uuid.UUID, error) {
-	entries, err := s.mailings.MailingEntries(ctx, company, id, mailing.EntryFilter{Status: mailing.EntryInvalid, After: cursor, Limit: rejectedLinePage})
+func (s *Store) invalidAfter(ctx context.Context, m mailing.Mailing, cursor uuid.UUID) ([]mailing.RejectedLine, uuid.UUID, error) {
+	entries, err := s.mailings.MailingEntries(ctx, m.CompanyID, m.ID, mailing.EntryFilter{Status: mailing.EntryInvalid, After: cursor, Limit: rejectedLinePage})
 	if err != nil {
 		return nil, cursor, err
 	}
 	page := make([]mailing.RejectedLine, len(entries))
 	for i, e := range entries {
-		page[i] = mailing.RejectedLine{Line: e.Line, Column: "email"}
+		page[i] = mailing.RejectedLine{Line: e.Line, Column: m.EmailColumn}
 		if e.InvalidReason != nil {
 			page[i].Code = mailing.CodeOfReason(*e.InvalidReason)
 		}

@@ -21,9 +21,10 @@ import (
 func verdictsCommand(c *command.Invocation) *cobra.Command {
 	return &cobra.Command{
 		Use: "verdicts ID", Short: "Download the validation results of rejected lines, as CSV",
-		Long: `Writes CSV to standard output with the columns line, column and code, in the order of the
-file: unreadable lines, duplicates and invalid addresses. It contains no values of the file.
-The output is streamed; if it is interrupted, the exit code is 1.`,
+		Long: `Writes CSV to standard output with the columns line, column, code and lastLine, in the order of
+the file: unreadable lines, duplicates and invalid addresses. lastLine is empty unless the row
+has several lines. It contains no values of the file. The output is streamed; if it is
+interrupted, the exit code is 1.`,
 		Example: "  gatewayctl mailing verdicts 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b > verdicts.csv",
 		Args:    command.ExactArgs("ID"), ValidArgsFunction: completeMailings(c),
 		RunE: tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
@@ -45,17 +46,21 @@ The output is streamed; if it is interrupted, the exit code is 1.`,
 
 // verdict is the validation result of a rejected line.
 type verdict struct {
-	Line   int    `json:"line"`
-	Column string `json:"column,omitempty"` // empty if the whole line is invalid
-	Code   string `json:"code"`
+	Line     int    `json:"line"`
+	Column   string `json:"column,omitempty"` // empty if the whole line is invalid
+	Code     string `json:"code"`
+	LastLine int    `json:"lastLine,omitempty"` // of a row of several lines
 }
 
 // writeVerdicts converts the CSV to {"verdicts": […]}, line by line.
 func writeVerdicts(to io.Writer, list io.Reader) error {
 	w := bufio.NewWriter(to)
 	reader := csv.NewReader(list)
-	reader.FieldsPerRecord = 3
-	if _, err := reader.Read(); err != nil { // the columns' names
+	names, err := reader.Read()
+	if err == nil && len(names) < 4 {
+		err = fmt.Errorf("it has the columns %v: is the api of the same release?", names)
+	}
+	if err != nil {
 		return fmt.Errorf("read list: %w", err)
 	}
 	separator := `{"verdicts":[`
@@ -71,7 +76,8 @@ func writeVerdicts(to io.Writer, list io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("read list: %w", err)
 		}
-		text, err := json.Marshal(verdict{line, record[1], record[2]})
+		last, _ := strconv.Atoi(record[3]) // empty = 0
+		text, err := json.Marshal(verdict{line, record[1], record[2], last})
 		if err != nil {
 			return fmt.Errorf("encode verdict: %w", err)
 		}

@@ -37,6 +37,7 @@ type mailingRow struct {
 	LastAttemptAt  *time.Time `json:"lastAttemptAt,omitempty"`
 	SESMessageID   *string    `json:"sesMessageId,omitempty"`
 	ExternalID     *string    `json:"externalId,omitempty"`
+	LastLine       int        `json:"lastLine,omitempty"` // of a rejected row of several lines
 
 	Delivery       *email.DeliveryState `json:"delivery,omitempty"`
 	DeliveryAt     *time.Time           `json:"deliveryAt,omitempty"`
@@ -151,7 +152,7 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingrepo
 // rowColumns are the column names of rowCells. Add new columns at the end.
 var rowColumns = []string{
 	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
-	"outcomeUnknown", "delivery", "deliveryAt", "deliveryReason",
+	"outcomeUnknown", "delivery", "deliveryAt", "deliveryReason", "lastLine",
 }
 
 func rowCells(r mailingRow) []string {
@@ -168,13 +169,21 @@ func rowCells(r mailingRow) []string {
 	return []string{
 		strconv.Itoa(r.Line), escapeFormula(r.Email), r.Status, r.ErrorCode, escapeFormula(r.ErrorReason), escapeFormula(r.Column), escapeFormula(strings.Join(r.EmptyFields, "; ")),
 		outbox, strconv.Itoa(r.Attempts), last, escapeFormula(strictjson.Or(r.SESMessageID, "")), escapeFormula(strictjson.Or(r.ExternalID, "")),
-		strconv.FormatBool(r.OutcomeUnknown), string(strictjson.Or(r.Delivery, "")), delivered, escapeFormula(strictjson.Or(r.DeliveryReason, "")),
+		strconv.FormatBool(r.OutcomeUnknown), string(strictjson.Or(r.Delivery, "")), delivered, escapeFormula(strictjson.Or(r.DeliveryReason, "")), lastLineCell(r.LastLine),
 	}
+}
+
+// lastLineCell is empty for a row of one line.
+func lastLineCell(line int) string {
+	if line == 0 {
+		return ""
+	}
+	return strconv.Itoa(line)
 }
 
 func rowOf(r mailingreport.Row) mailingRow {
 	shown := mailingRow{
-		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
+		Line: r.Line, LastLine: r.LastLine, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
 		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: response.InUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
 		Delivery: r.Delivery, DeliveryAt: response.InUTC(r.DeliveryAt), DeliveryReason: r.DeliveryReason,
 	}

@@ -31,7 +31,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	if err != nil {
 		return problemOf(err)
 	}
-	out.begin(c, id, "verdicts", []string{"line", "column", "code"})
+	out.begin(c, id, "verdicts", []string{"line", "column", "code", "lastLine"})
 	for n := 1; more && err == nil; n++ {
 		if n%rowsPerFetch == 0 {
 			if err = h.StillValid(c); err != nil {
@@ -48,7 +48,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 }
 
 func rejectedLineCells(l mailingstore.RejectedLine) []string {
-	return []string{strconv.Itoa(l.Line), escapeFormula(l.Column), l.Code}
+	return []string{strconv.Itoa(l.Line), escapeFormula(l.Column), l.Code, lastLineCell(l.LastLine)}
 }
 
 // formula matches the sign of a formula, also in full width, at the beginning of a text or of a part behind a delimiter.
