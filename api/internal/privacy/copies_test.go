@@ -227,6 +227,27 @@ func TestErase_FileOfEntry(t *testing.T) {
 	}
 }
 
+// Nothing counts a dry run again. Were it marked as not counted, its other entries would never be deleted.
+func TestErase_DryRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end(t, w.busy, w.token, email.Sent, false)
+	hers, others := storetest.NewEntry(2), storetest.NewEntry(3)
+	hers.Email, hers.ExternalID, hers.Nome = address, "c-maria", ""
+	m := storetest.NewMailing(w.company, func(m *mailingstore.NewMailing) { m.DryRun = true })
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
+		_ = yield(mailingstore.Line{Entry: hers}, nil) && yield(mailingstore.Line{Entry: others}, nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.eraseWhole(t)
+	w.mustNotNameMaria(t, "afterwards")
+	var counted bool
+	if err := w.SQL.QueryRowContext(t.Context(), `SELECT counted_at IS NOT NULL FROM mailings WHERE id = $1`, m.ID).Scan(&counted); err != nil || !counted {
+		t.Errorf("counted: %t, %v", counted, err)
+	}
+}
+
 // The entry of an email that is being sent is kept until the email is final.
 func TestErase_BusyEntry(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,9 @@ WITH erased AS (
     RETURNING e.id, was.status = 'PENDING' AS cancelled
 )
 SELECT coalesce(array_agg(id), '{}') AS entries, count(*) FILTER (WHERE cancelled) AS cancelled FROM erased`
-	// recountSQL marks the counts of the mailing as out of date, by primary key.
-	recountSQL = `UPDATE mailings SET counted_at = NULL, updated_at = now() WHERE id = $1`
+	// recountSQL marks the counts of the mailing as out of date, by primary key. Those of a dry run are of its upload, and are not
+	// counted again.
+	recountSQL = `UPDATE mailings SET counted_at = NULL, updated_at = now() WHERE id = $1 AND NOT dry_run`
 )
 
 // EraseEntries removes the recipients from entries of a mailing. Entries that are not emails yet

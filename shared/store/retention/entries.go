@@ -15,12 +15,12 @@ import (
 // older than its retention, and locks it. It skips mailings that another process has locked.
 // Companies are looked up by company_retention_pkey. The entries stay while an email of the
 // mailing is in the outbox (a range of email_outbox_pkey), and until the mailing was counted,
-// because the count needs the entries.
+// because the count needs the entries. A dry run is not counted.
 const keptEntriesSQL = `
 SELECT m.id, m.first_entry, m.last_entry
 FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
 WHERE (m.entries_deleted_at IS NULL OR m.first_entry IS NOT NULL) AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
-  AND m.settling IS NULL AND m.counted_at IS NOT NULL
+  AND m.settling IS NULL AND (m.counted_at IS NOT NULL OR m.dry_run)
   AND coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.logs_days * interval '1 day', $1 * interval '1 ms')
   AND NOT EXISTS (SELECT FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id
                   WHERE o.id >= m.first_entry AND o.id <= m.last_entry AND l.mailing_id = m.id)
