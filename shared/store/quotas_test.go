@@ -853,18 +853,28 @@ func TestCancelUnstarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, d, `UPDATE mailings SET created_at = now() - interval '31 days' WHERE id <> $1`, young)
+	moved := d.Mailing(t, company, 1, hold)
+	later := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Held, m.SendAt = true, time.Now().Add(time.Hour) })
+	run(t, d, `UPDATE mailings SET created_at = now() - interval '31 days', updated_at = now() - interval '31 days' WHERE id <> $1`, young)
+	if _, err := d.Store.MoveMailing(t.Context(), company, moved, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, d, `UPDATE mailings SET send_at = now() - interval '31 days' WHERE id IN ($1, $2)`, old, moved)
 	for _, want := range []int{1, 0} {
 		if n, err := d.Store.CancelUnstarted(t.Context(), 30*24*time.Hour, 10); n != want || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	if got := ask[string](t, d, `SELECT string_agg(status, ' ' ORDER BY id) FROM mailings`); got != "CANCELLED PAUSED PAUSED PAUSED" {
+	if got := ask[string](t, d, `SELECT string_agg(status, ' ' ORDER BY id) FROM mailings`); got != "CANCELLED PAUSED PAUSED PAUSED PAUSED PAUSED" {
 		t.Error(got)
 	}
 	files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), 30*24*time.Hour, retention.MailingFile{}, 10)
 	if err != nil || len(files) != 1 || files[0].MailingID != old {
 		t.Errorf("%+v, %v", files, err)
+	}
+	run(t, d, `UPDATE mailings SET send_at = now() - interval '31 days' WHERE id = $1`, later)
+	if n, err := d.Store.CancelUnstarted(t.Context(), 30*24*time.Hour, 10); n != 1 || err != nil {
+		t.Errorf("%d cancelled 31 days after the start time, %v", n, err)
 	}
 }
 

@@ -159,7 +159,7 @@ func (m Mailing) WaitsFor(now time.Time) Waiting {
 // locked mailings to the next round. The EntryActionLoop cancels the entries.
 const cancelUnstartedSQL = `
 WITH due AS MATERIALIZED (
-    SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND created_at < now() - $1 * interval '1 ms'
+    SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND greatest(updated_at, send_at) < now() - $1 * interval '1 ms'
     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 ), cancelled AS (
     UPDATE mailings m SET status = 'CANCELLED', settling = 'cancel', settled_to = NULL, last_attempt = NULL, counted_at = NULL,
@@ -171,8 +171,8 @@ WITH due AS MATERIALIZED (
 )
 SELECT id FROM cancelled`
 
-// CancelUnstarted cancels at most limit mailings that were uploaded as held longer ago than age and
-// were never started. Their files can be deleted at once: see retention.Store.DueFiles.
+// CancelUnstarted cancels at most limit mailings that were uploaded as held and were never started. The age counts from the
+// upload, the last change or the start time, whichever is latest. Their files can be deleted at once: see retention.Store.DueFiles.
 func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
 	var cancelled []uuid.UUID
 	err := pg.Write(func(args []any) error {

@@ -46,8 +46,8 @@ type Retention struct {
 	Bodies *Age `env:"RETENTION_BODIES"`
 	// Files: uploaded files, after their mailing's end.
 	Files Age `env:"RETENTION_FILES" envDefault:"30d"`
-	// Unstarted: mailings that were uploaded with start=false and never started, until they are
-	// cancelled and their files deleted. 0 is never.
+	// Unstarted: mailings that were uploaded with start=false and never started, after their upload, last change or sendAt,
+	// whichever is latest, until they are cancelled and their files deleted. 0 is never.
 	Unstarted Age `env:"RETENTION_UNSTARTED" envDefault:"30d"`
 	// Entries: entries and rejected lines of a mailing, after its end.
 	Entries Age `env:"RETENTION_ENTRIES" envDefault:"365d"`

@@ -91,7 +91,7 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	flags.StringArrayVar(&o.attach, "attach", nil, attachment.FlagUsage)
 	flags.StringSliceVar(&o.tests, "test", nil, "an `ADDRESS` that gets the first row's email immediately (repeatable, at most 10)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "validate every line and send nothing")
-	flags.BoolVar(&o.hold, "hold", false, "do not start before gatewayctl mailing start")
+	flags.BoolVar(&o.hold, "hold", false, "start with gatewayctl mailing start, by default within 30 days")
 	flags.StringVar(&o.encoding, "encoding", "", tenant.EncodingUsage)
 	flags.StringVar(&o.delimiter, "delimiter", "", "`CHARACTER` between fields: ; , | or tab (default: detected)")
 	flags.StringVar(&o.emptyFields, "empty-fields", "", "`MODE` for a line with an empty field: send (and report it) or reject")
