@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,24 +36,6 @@ type redisDurability struct {
 	Version    string `json:"version"`
 	Policy     string `json:"policy"`
 	AppendOnly bool   `json:"appendOnly"`
-}
-
-// sesAccess holds a worker's settings that decide which emails SES accepts and where it publishes their events.
-type sesAccess struct {
-	Region           string `json:"region"`
-	Endpoint         string `json:"endpoint"` // "" is that of the region
-	ConfigurationSet string `json:"configurationSet"`
-}
-
-func (a sesAccess) String() string {
-	text := "region " + a.Region
-	if a.Endpoint != "" {
-		text += " at " + a.Endpoint
-	}
-	if a.ConfigurationSet == "" {
-		return text + " without a configuration set"
-	}
-	return text + " with the configuration set " + a.ConfigurationSet
 }
 
 type componentStatus struct {
@@ -218,26 +199,6 @@ func (x *examination) redisDurability(alive []process) {
 	if !durability.AppendOnly {
 		x.add(check, Warning, "Set appendonly to yes, unless a replica takes over."+late, "Redis loses its queues when it restarts: appendonly is off.")
 	}
-}
-
-// sesAccess compares the SES settings of the workers.
-func (x *examination) sesAccess(alive []process) {
-	workers := map[string][]process{}
-	for _, p := range alive {
-		if p.SESAccess != nil {
-			through := p.SESAccess.String()
-			workers[through] = append(workers[through], p)
-		}
-	}
-	if len(workers) < 2 {
-		return
-	}
-	var all []string
-	for _, through := range slices.Sorted(maps.Keys(workers)) {
-		all = append(all, fmt.Sprintf("%s (%s)", through, names(workers[through])))
-	}
-	x.add("ses", Warning, "Unless an update is changing them, set AWS_REGION, SES_ENDPOINT and SES_CONFIGURATION_SET to the same values for all workers: one with wrong values fails valid emails, or loses their events.",
-		"The workers send through different settings: %s.", strings.Join(all, "; "))
 }
 
 func (x *examination) rabbitMQ(alive []process) {

@@ -82,6 +82,9 @@ func TestExamine_SESAccess(t *testing.T) {
 		"region us-east-1 at vpce-1.example without a configuration set (worker here-5).")
 	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '1 min' WHERE instance = 'here-5'")
 	wants(t, "it has stopped", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5")
+	report(t, d, "worker", "here-4", worker+`{"region":"sa-east-1","endpoint":"","configurationSet":"feedback","sandbox":true}}`)
+	wants(t, "in the sandbox", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5",
+		"warning ses: SES has the account of worker here-4 in its sandbox (region sa-east-1): it sends only to verified recipients.")
 }
 
 // Workers that lack keys of the api are named, except those of a release that does not report them.

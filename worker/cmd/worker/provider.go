@@ -19,8 +19,9 @@ type emailProvider interface {
 	Reach(ctx context.Context) error
 	// Limits returns the account's rate and quota, and whether the provider answers.
 	Limits(ctx context.Context) (pace.Limits, error)
-	// Access returns the settings that must be the same for all workers. gatewayctl doctor compares them.
-	Access() map[string]string
+	// Access returns the settings that must be the same for all workers, and what restricts the account. gatewayctl doctor compares
+	// and reports them.
+	Access() map[string]any
 	// BreakerCodes are the codes of failures that may open the circuit breaker.
 	BreakerCodes() []string
 }
@@ -42,8 +43,13 @@ func (sesProvider) BreakerCodes() []string { return ses.BreakerCodes() }
 
 func (p sesProvider) Limits(ctx context.Context) (pace.Limits, error) {
 	account, err := p.Account(ctx)
+	restriction := ""
+	if err == nil && !account.ProductionAccess {
+		restriction = "SES has this account in its sandbox in this region: it sends only to verified recipients"
+	}
 	return pace.Limits{
-		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
+		Restriction: restriction,
+		PerSecond:   account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
 		Unreachable: p.Unreachable(account, err),
 	}, err
 }

@@ -42,6 +42,8 @@ type Limits struct {
 	SentToday float64 // in the last 24 hours
 	// Refusal is the code with which the account refuses all email; "" if it accepts email.
 	Refusal string
+	// Restriction says which emails the account does not send, although it accepts email; "" = none.
+	Restriction string
 	// Unreachable is why the provider counts as unreachable; nil if it answers. It is also set if the limits cannot be read.
 	Unreachable error
 }
@@ -86,6 +88,8 @@ type Quota struct {
 	asked   time.Time // when the account was last asked
 	known   float64   // the account's last rate; 0 = none
 	read    time.Time // when that was read
+	// restriction is the account's last one.
+	restriction string
 
 	answered    chan struct{}         // closed after the first call
 	unreachable atomic.Pointer[error] // of the last call
@@ -145,10 +149,24 @@ func (q *Quota) ask(ctx context.Context) {
 	}
 	if err == nil {
 		q.params.Breaker.Account(ctx, limits.Refusal)
+		q.logRestriction(limits.Restriction)
 	}
 	rate := q.rate(ctx, limits, err)
 	q.params.Pacer.SetRate(rate)
 	q.metrics.rate.Set(rate)
+}
+
+// logRestriction logs when the account begins or ceases to be restricted.
+func (q *Quota) logRestriction(now string) {
+	switch {
+	case now == q.restriction:
+		return
+	case now != "":
+		q.params.Log.Warn("the account does not send every email", "reason", now)
+	default:
+		q.params.Log.Info("the account is no longer restricted")
+	}
+	q.restriction = now
 }
 
 // rate returns the rate to use, and logs changes.

@@ -65,6 +65,29 @@ func TestQuota_KeepsLastRate(t *testing.T) {
 	}
 }
 
+// A restriction is logged when it begins and when it ends, not while the account cannot be read.
+func TestQuota_LogsRestriction(t *testing.T) {
+	t.Parallel()
+	account, log := &scripted{limits: Limits{PerSecond: 14}}, &strings.Builder{}
+	quota := NewQuota(QuotaParams{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Pacer: New(nil, 1), Account: account, Breaker: noBreaker{}, Registry: prometheus.NewRegistry(), Fallback: 14,
+	})
+	for _, step := range []struct {
+		restriction string
+		err         error
+		begun, over int // lines of the log
+	}{
+		{"", nil, 0, 0}, {"sandbox", nil, 1, 0}, {"sandbox", nil, 1, 0}, {"", errors.New("timeout"), 1, 0}, {"", nil, 1, 1}, {"sandbox", nil, 2, 1},
+	} {
+		account.limits.Restriction, account.err = step.restriction, step.err
+		quota.ask(t.Context())
+		begun, over := strings.Count(log.String(), "reason=sandbox"), strings.Count(log.String(), "no longer restricted")
+		if begun != step.begun || over != step.over {
+			t.Errorf("%+v: logged %d and %d: %s", step, begun, over, log)
+		}
+	}
+}
+
 // callTimes is an account that answers no call.
 type callTimes struct {
 	mu    sync.Mutex

@@ -51,6 +51,7 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 		// A rate of zero would stop all sending.
 		return Account{SendingEnabled: output.SendingEnabled}, errNoQuota
 	}
+	s.sandbox.Store(!output.ProductionAccessEnabled)
 	return Account{
 		MaxSendRate:      quota.MaxSendRate,
 		Max24HourSend:    quota.Max24HourSend,

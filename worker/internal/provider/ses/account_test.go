@@ -2,9 +2,11 @@ package ses_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +33,36 @@ func TestAccount(t *testing.T) {
 	}
 	if path != "GET /v2/email/account" {
 		t.Errorf("asked with %s", path)
+	}
+}
+
+// In the sandbox SES refuses recipients with the words for senders: such emails have a code of their own, and the state is reported.
+func TestAccount_Sandbox(t *testing.T) {
+	t.Parallel()
+	var production atomic.Bool
+	e := serve(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			fmt.Fprintf(w, `{"SendQuota":{"MaxSendRate":1,"Max24HourSend":200},"SendingEnabled":true,"ProductionAccessEnabled":%t}`, production.Load())
+			return
+		}
+		w.Header().Set("X-Amzn-Errortype", "MessageRejected")
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"message":"Email address is not verified. The following identities failed the check in region US-EAST-1: maria@cliente.example"}`)
+	})(t)
+	s := newSender(t, ses.Config{Endpoint: e.url})
+	for _, step := range []struct {
+		production bool
+		code       string
+	}{{false, "SES_SANDBOX"}, {true, "SES_IDENTITY_NOT_VERIFIED"}} {
+		production.Store(step.production)
+		if _, err := s.Account(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Send(t.Context(), message())
+		var f *provider.Failure
+		if !errors.As(err, &f) || f.Code != step.code || f.Outcome != provider.Failed || s.Access()["sandbox"] != !step.production {
+			t.Errorf("production access %t: %v, %v; want %s", step.production, err, s.Access(), step.code)
+		}
 	}
 }
 

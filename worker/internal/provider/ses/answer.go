@@ -83,8 +83,10 @@ func (a answer) judge() *provider.Failure {
 func (a answer) byName() *provider.Failure {
 	switch strings.TrimSuffix(a.code, "Exception") {
 	case "MessageRejected":
-		// In the sandbox SES also returns this for unverified recipients.
 		if a.says("not verified") {
+			if a.sandbox { // there SES also returns this for recipients, which a tenant cannot verify
+				return a.failure(provider.Failed, codeSandbox, provider.ConfigurationError)
+			}
 			return a.failure(provider.Failed, codeIdentityNotVerified, provider.ConfigurationError)
 		}
 		if a.says("for this account") { // the v1 API's form of SendingPaused and AccountSuspended

@@ -37,6 +37,7 @@ const (
 	codeResponseUnreadable  = "SES_RESPONSE_UNREADABLE"
 	codeSendCancelled       = "SEND_CANCELLED"
 	codeSetPaused           = "SES_CONFIGURATION_SET_SENDING_PAUSED"
+	codeSandbox             = "SES_SANDBOX"
 	codeServiceUnavailable  = "SES_SERVICE_UNAVAILABLE"
 	codeThrottling          = "SES_THROTTLING"
 	codeTimeout             = "SES_TIMEOUT"
@@ -60,6 +61,7 @@ type request struct {
 	partial  bool // a part of its body was sent
 	namesSet bool // it named a configuration set
 	emulator bool // it was sent to an emulator of SES
+	sandbox  bool // the account was in the sandbox
 }
 
 // classify maps the error of one SendEmail call to a Failure.

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -76,6 +77,7 @@ type Sender struct {
 	configurationSet string
 	emulator         bool // the endpoint is not AWS's
 	access           map[string]string
+	sandbox          atomic.Bool // according to the last response of GetAccount
 	callTimeout      time.Duration
 	tracer           telemetry.Tracer
 }
@@ -124,8 +126,15 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	}, nil
 }
 
-// Access returns the settings that decide which emails SES accepts and where it publishes their events.
-func (s *Sender) Access() map[string]string { return s.access }
+// Access returns what decides which emails SES accepts and where it publishes their events: the settings, and whether the account
+// is in the sandbox of the region.
+func (s *Sender) Access() map[string]any {
+	access := map[string]any{"sandbox": s.sandbox.Load()}
+	for name, value := range s.access {
+		access[name] = value
+	}
+	return access
+}
 
 func (c Config) access() map[string]string {
 	access := map[string]string{"region": c.Region, "configurationSet": c.ConfigurationSet}
@@ -165,7 +174,9 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	output, err := s.client.SendEmail(ctx, input)
 	if err != nil {
 		complete, partial := call.sent()
-		return provider.Receipt{}, classify(err, request{complete: complete, partial: partial, namesSet: s.configurationSet != "", emulator: s.emulator})
+		return provider.Receipt{}, classify(err, request{
+			complete: complete, partial: partial, namesSet: s.configurationSet != "", emulator: s.emulator, sandbox: s.sandbox.Load(),
+		})
 	}
 	// The SDK reads `{}` and an empty body as success without an id.
 	if id := aws.ToString(output.MessageId); id != "" {
