@@ -76,9 +76,24 @@ func New(ctx context.Context, queueURL, region string) (*Queue, error) {
 		o.HTTPClient = httpClient(loaded.HTTPClient)
 		// The reader retries with its own pauses. With AWS_MAX_ATTEMPTS set, the SDK would wrap the retryer.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
+		// The URL names the host, also one for FIPS or dual stack: with these settings of the environment the SDK would refuse it.
 		o.BaseEndpoint = aws.String(endpoint)
+		o.EndpointOptions.UseFIPSEndpoint, o.EndpointOptions.UseDualStackEndpoint = aws.FIPSEndpointStateDisabled, aws.DualStackEndpointStateDisabled
 	})
+	if err := resolve(ctx, client.Options()); err != nil {
+		return nil, fmt.Errorf("resolve sqs endpoint: %w", err)
+	}
 	return &Queue{client: client, url: queueURL}, nil
+}
+
+// resolve resolves the endpoint once at the start, so that settings that conflict are found before the first call.
+func resolve(ctx context.Context, o sqs.Options) error {
+	_, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{
+		Region: aws.String(o.Region), Endpoint: o.BaseEndpoint,
+		UseFIPS:      aws.Bool(o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled),
+		UseDualStack: aws.Bool(o.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled),
+	})
+	return err
 }
 
 // httpClient is based on the client with which the SDK was configured, because that trusts the certificates of AWS_CA_BUNDLE.

@@ -1,6 +1,9 @@
 package sqsqueue
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -27,5 +30,26 @@ func TestNew_Region(t *testing.T) {
 	}
 	if _, err := New(t.Context(), "ftp:secret", "eu-central-1"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a URL without a host: %v", err)
+	}
+}
+
+// The queue's host is used also where the environment asks for the endpoints of FIPS and dual stack, for SES.
+func TestNew_EndpointVariants(t *testing.T) { // not parallel: it sets the environment
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		_, _ = io.WriteString(w, `{"Messages":[{"MessageId":"a"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	for _, name := range []string{"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "true")
+			q, err := New(t.Context(), server.URL+"/123456789012/a", "us-east-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := q.Receive(t.Context(), 0); err != nil || len(got) != 1 {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
 	}
 }
