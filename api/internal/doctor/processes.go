@@ -216,6 +216,10 @@ func (x *examination) rabbitMQ(alive []process) {
 		return
 	}
 	x.bulk = true
+	if unused := withoutRabbitMQ(alive); len(unused) > 0 {
+		x.add(check, Failure, "Set RABBITMQ_URL for these programs too, and restart them.", "RABBITMQ_URL is set, but for no %s: mailings are accepted but not sent.", strings.Join(unused, " and no "))
+		return
+	}
 	consumers, reported, starting := 0, false, false
 	for _, p := range alive {
 		if p.Consumers != nil {
@@ -229,6 +233,22 @@ func (x *examination) rabbitMQ(alive []process) {
 	case reported && consumers == 0:
 		x.add(check, Failure, "Check that a worker with RABBITMQ_URL is running; its log says why it does not consume.", "No worker consumes its queues.")
 	}
+}
+
+// withoutRabbitMQ returns the services that run, and of which no process uses RabbitMQ.
+func withoutRabbitMQ(alive []process) (unused []string) {
+	for _, service := range []string{"dispatcher", "worker"} {
+		runs, uses := false, false
+		for _, p := range alive {
+			if strings.HasPrefix(p.name, service+" ") {
+				runs, uses = true, uses || p.RabbitMQ != nil
+			}
+		}
+		if runs && !uses {
+			unused = append(unused, service)
+		}
+	}
+	return unused
 }
 
 func names(some []process) string {

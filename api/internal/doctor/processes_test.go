@@ -63,6 +63,12 @@ func TestExamine_Processes(t *testing.T) {
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"}}`)
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
 	wants(t, "RabbitMQ only for the api", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set for the api, but neither for dispatcher nor worker")
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
+	wants(t, "not for the dispatcher", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set, but for no dispatcher: mailings are accepted but not sent.")
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"}}`)
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
+	wants(t, "not for the worker", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set, but for no worker")
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"}}`)
 	p.Environ = append(p.Environ, "RABBITMQ_URL=", "PUBLIC_URL=http://127.0.0.1:8080")
 	wants(t, "no RabbitMQ", doctor.Examine(t.Context(), p))
 }

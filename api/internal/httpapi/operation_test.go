@@ -47,7 +47,9 @@ func TestHealth(t *testing.T) {
 	status("worker", "w1", fine, "1 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "worker": "running", "dispatcher": "unknown"})
 	status("worker", "w2", fine, "2 s")
-	status("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "0 s")
+	status("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "0 s") // without RABBITMQ_URL it starts no mailing
+	expect(map[string]string{"status": "degraded", "rabbitmq": "disconnected"})
+	status("dispatcher", "d2", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"}}`, "0 s")
 	expect(map[string]string{"status": "ok", "redis": "connected", "rabbitmq": "connected", "ses": "connected", "worker": "running", "dispatcher": "running"})
 	rabbit, _ := g.do(t, call{Path: "/health", NoKey: true}).json(t)["rabbitmq"].(map[string]any)
 	if rabbit["consumers"] != 4.0 {
@@ -60,6 +62,7 @@ func TestHealth(t *testing.T) {
 	status("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"connected"}}`, "0 s")
 	expect(map[string]string{"status": "ok", "storage": "accessible"})
 	status("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "16 s")
+	status("dispatcher", "d2", `{"redis":{"status":"connected"}}`, "16 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "dispatcher": "unknown"})
 	status("worker", "w1", `{"ses":{"status":"parked"}}`, "1 s")
 	status("dispatcher", "d1", `"odd"`, "1 s")

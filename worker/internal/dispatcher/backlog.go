@@ -2,12 +2,15 @@ package dispatcher
 
 import (
 	"context"
+	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store/dispatch"
 )
 
@@ -30,8 +33,11 @@ type backlogStore interface {
 
 // backlog measures waiting rows and dead letters. All dispatchers measure the same values: use the maximum, not the sum.
 type backlog struct {
-	store backlogStore
-	ages  Ages
+	store  backlogStore
+	ages   Ages
+	log    *slog.Logger
+	noBulk bool // the dispatcher publishes no bulk jobs
+	unsent service.LogLimiter
 
 	counted time.Time // when the next count is due
 
@@ -54,7 +60,7 @@ func newBacklog(p Params) *backlog {
 		return g
 	}
 	b := &backlog{
-		store: p.Store, ages: p.Ages,
+		store: p.Store, ages: p.Ages, log: p.Log, noBulk: p.Bulk == nil,
 		pending:       gauge("mailing_outbox_pending_count", "Outbox rows waiting for the dispatcher."),
 		unknown:       gauge("outbox_outcome_unknown_count", "Emails whose provider outcome is unknown."),
 		letters:       gauge("dead_letters_open_count", "Unresolved dead letters."),
@@ -88,6 +94,7 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 			kind = kindMailing
 		}
 		oldest[[2]string{a.Queue, kind}] = a.Seconds
+		b.warnUnsent(a.Queue, a.Seconds)
 	}
 	for labels, seconds := range oldest {
 		b.oldestDue.WithLabelValues(labels[:]...).Set(seconds)
@@ -100,6 +107,17 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 		b.oldestTask.WithLabelValues(name).Set(known(age.Seconds(), err))
 	}
 	return false, nil
+}
+
+// warnUnsent logs that bulk jobs wait which this dispatcher cannot publish, and no other one does.
+func (b *backlog) warnUnsent(queue string, seconds float64) {
+	if !b.noBulk || seconds < backlogInterval.Seconds() || !slices.Contains(email.BulkQueues(), queue) {
+		return
+	}
+	if omitted, ok := b.unsent.Allow(queue); ok {
+		b.log.Warn("bulk jobs are due, but RABBITMQ_URL is not set for this dispatcher", "queue", queue,
+			"due", (time.Duration(seconds) * time.Second).String(), "omitted", omitted)
+	}
 }
 
 // count counts the backlog if the pause after the last count is over. During a database outage it runs in every round and sets

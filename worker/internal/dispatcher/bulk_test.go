@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/logtest"
@@ -45,6 +46,40 @@ func (b *bench) job(t *testing.T, company uuid.UUID, target, lane, payload strin
 	b.change(t, `INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
 		SELECT $1, $2, id, $3, 'r', $4, 'infinity' FROM dispatch_lanes WHERE company_id = $2 AND queue = $5`, id, company, target, payload, lane)
 	return id
+}
+
+// A dispatcher without RABBITMQ_URL says that bulk jobs wait, unless another one publishes them: then none is due for long.
+func TestDispatch_BulkJobsWithoutBroker(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		due  string
+		want int
+	}{"for a minute": {"1 min", 1}, "since now": {"0 s", 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			job := b.job(t, b.Company(t), email.TargetMailing, email.QueueMailings, `{"mailingId": "m-1", "generation": 1}`)
+			b.change(t, `UPDATE email_outbox SET next_at = now() - $2::interval, due_at = now() - $2::interval WHERE id = $1`, job, tt.due)
+			p := b.params()
+			registry := prometheus.NewRegistry()
+			p.Registry = registry
+			b.dispatch(t, p)
+			waittest.Until(t, "the backlog is measured", func() bool {
+				families, err := registry.Gather()
+				for _, f := range families {
+					for _, m := range f.GetMetric() {
+						if f.GetName() == "outbox_oldest_due_seconds" && m.GetGauge().GetValue() > 0 {
+							return err == nil
+						}
+					}
+				}
+				return false
+			})
+			if n := b.log.Count("RABBITMQ_URL is not set for this dispatcher"); n != tt.want {
+				t.Errorf("%d lines, want %d", n, tt.want)
+			}
+		})
+	}
 }
 
 func TestDispatch_BulkJobs(t *testing.T) {

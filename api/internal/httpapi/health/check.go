@@ -103,6 +103,9 @@ func (hc *Check) check(ctx context.Context) health {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}
+	if hc.hasRabbitMQ {
+		h.needRabbitMQ()
+	}
 	if found, err := reqctx.WithDeadline(ctx, hc.breaker); err == nil {
 		h.SES.stop(found)
 	}

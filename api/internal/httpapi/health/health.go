@@ -58,6 +58,8 @@ type rabbitHealth struct {
 type processHealth struct {
 	Status    string `json:"status"`
 	Instances int    `json:"instances"`
+	// usesRabbitMQ: at least one instance does.
+	usesRabbitMQ bool
 }
 
 // Statuses of components; the storage has its own words. Other processes may report further
@@ -125,6 +127,17 @@ func (h *health) add(s process.Status, hasRabbitMQ bool) {
 	if hasRabbitMQ {
 		h.RabbitMQ.Status = mergeStatus(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.Consumers
+		program.usesRabbitMQ = program.usesRabbitMQ || r.RabbitMQ.Status != ""
+	}
+}
+
+// needRabbitMQ makes RabbitMQ disconnected if dispatchers or workers run of which none uses it: the api accepts bulk jobs that
+// nothing publishes or consumes.
+func (h *health) needRabbitMQ() {
+	for _, program := range []processHealth{h.Dispatcher, h.Worker} {
+		if program.Instances > 0 && !program.usesRabbitMQ {
+			h.RabbitMQ.Status = mergeStatus(h.RabbitMQ.Status, disconnected)
+		}
 	}
 }
 
