@@ -94,7 +94,7 @@ var callers = map[string][]string{
 		"usage.Newest", "usage.AddCompanies", "usage.Fold",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
 		"file.DeleteUnused", "file.Exist",
-		"installation.Installation",
+		"installation.Installation", "installation.ID",
 	},
 	"gateway_worker": {
 		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.ReadFields",
@@ -116,7 +116,7 @@ var callers = map[string][]string{
 		"webhook.Proven", "webhook.Excuse", "webhook.ReplayFailed",
 		"event.Read", "event.Find", "event.AddOfCompany",
 		"file.Attachments", "file.MarkMissing", "file.ClearMissing",
-		"installation.Installation",
+		"installation.Installation", "installation.ID",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.Senders", "tenant.FindCompany",

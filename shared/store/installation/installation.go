@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -14,7 +15,12 @@ import (
 )
 
 // Store runs the statements. It is safe for concurrent use.
-type Store struct{ db *pg.DB }
+type Store struct {
+	db *pg.DB
+
+	mu sync.Mutex
+	id uuid.UUID // zero = not read yet
+}
 
 // New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
@@ -32,6 +38,21 @@ func (s *Store) Installation(ctx context.Context) (id uuid.UUID, marked bool, er
 		return uuid.Nil, false, fmt.Errorf("read installation: %w", pg.Translate(err))
 	}
 	return row.ID, row.Marked, nil
+}
+
+// ID returns the installation's id. It reads it once, because Detach changes it only while no program runs.
+func (s *Store) ID(ctx context.Context) (uuid.UUID, error) {
+	s.mu.Lock()
+	id := s.id
+	s.mu.Unlock()
+	if id != uuid.Nil {
+		return id, nil
+	}
+	id, _, err := s.Installation(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = id // zero after an error
+	return id, err
 }
 
 // recordSQL updates the only row, by installation_pkey, once.

@@ -1,6 +1,7 @@
 package installation_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -27,6 +28,14 @@ func TestInstallation(t *testing.T) {
 	again, marked, err := s.Installation(t.Context())
 	if err != nil || again != id || !marked {
 		t.Errorf("%s, marked: %v, %v; want %s", again, marked, err, id)
+	}
+	if own, err := s.ID(t.Context()); err != nil || own != id {
+		t.Errorf("%s, %v; want %s", own, err, id)
+	}
+	away, leave := context.WithCancel(t.Context())
+	leave()
+	if own, err := s.ID(away); err != nil || own != id { // as while Postgres is away
+		t.Errorf("again: %s, %v; want %s", own, err, id)
 	}
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
@@ -18,11 +20,14 @@ type bulk struct {
 }
 
 // openBulk makes the resources for bulk jobs. It does not connect yet.
-func openBulk(c config.Dispatcher, log *slog.Logger, registry prometheus.Registerer) (*bulk, error) {
+func openBulk(
+	c config.Dispatcher, log *slog.Logger, identify func(context.Context) (uuid.UUID, error), registry prometheus.Registerer,
+) (*bulk, error) {
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {
 		return nil, err
 	}
+	conn = conn.WithInstallation(identify)
 	mailings, people := rabbitmq.Mailing(), rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)
 	publisher := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Log: log, Conn: conn, Topologies: []rabbitmq.Topology{mailings, people}})
 	return &bulk{

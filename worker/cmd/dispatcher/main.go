@@ -60,11 +60,13 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	}
 	defer db.Close()
 	listener.Follow(db.DB())
+	owner := installation.New(db.DB())
+	conn = conn.WithInstallation(owner.ID, log)
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
 	redis := conn.Client()
 	defer func() { err = errors.Join(err, redis.Close()) }()
-	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
+	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: owner, Log: log})
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 		listener: listener, storage: storage,
 	}
 	if c.RabbitMQURL != "" {
-		if p.bulk, err = openBulk(c, log, p.registry); err != nil {
+		if p.bulk, err = openBulk(c, log, owner.ID, p.registry); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.bulk.close()) }()

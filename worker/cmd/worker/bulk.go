@@ -45,6 +45,7 @@ func (p program) bulkParts(database *dbcheck.Check) (parts []service.Named, all 
 	if err != nil {
 		return nil, nil, err
 	}
+	conn = conn.WithInstallation(p.owner.ID)
 	domains, err := mx.New(mx.Params{Log: p.log, Resolver: c.MXResolver, Registry: p.registry})
 	if err != nil {
 		return nil, nil, err

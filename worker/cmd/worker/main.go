@@ -67,6 +67,8 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 		return err
 	}
 	defer webhookDB.Close()
+	owner := installation.New(db.DB())
+	conn = conn.WithInstallation(owner.ID, log)
 	redis := conn.Client()
 	defer func() { err = errors.Join(err, redis.Close()) }()
 	monitor := asynqueue.NewMonitor(asynqueue.MonitorConfig{
@@ -74,14 +76,14 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
+	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: owner, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.Close()) }()
 
 	p := program{
-		config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, webhookDB: webhookDB, conn: conn, redis: redis,
+		config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, webhookDB: webhookDB, owner: owner, conn: conn, redis: redis,
 		sender: sender, storage: storage, monitor: monitor,
 	}
 	parts, err := p.parts()

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/maintenance"
@@ -27,6 +28,7 @@ type program struct {
 	traces    *telemetry.Tracing
 	db        *store.Store
 	webhookDB *store.Store
+	owner     *installation.Store
 	conn      asynqueue.Conn
 	redis     redis.UniversalClient // for send tokens and pending results
 	sender    emailProvider

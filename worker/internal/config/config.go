@@ -25,11 +25,12 @@ type Process struct {
 	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
 	// RedisURL is the URL of the Redis that holds the queues: redis://, rediss:// (TLS),
 	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2. Each installation needs a Redis or a database
-	// number of its own: workers of another one would take its tasks.
+	// number of its own, or a Cluster, which has no other database: the programs refuse one with the marker of another.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
 	// RabbitMQURL is the URL of the RabbitMQ for mailings and recipients: amqp:// or amqps://, with
 	// the nodes of a cluster separated by commas (amqp://user:password@a:5672,b:5672,c/vhost). It
-	// may be empty: single emails do not need RabbitMQ.
+	// may be empty: single emails do not need RabbitMQ. Each installation needs a RabbitMQ or a virtual host of its own: the
+	// programs refuse one with the marker of another.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
 	// DrainDelay is how long a stopping program continues to serve while /readyz answers 503, 0s

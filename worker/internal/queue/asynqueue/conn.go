@@ -21,8 +21,9 @@ const ioTimeout = 2 * time.Second
 // Conn is the address of a Redis and the prefix of the queue names. Make one with ParseURL; the
 // zero Conn is invalid.
 type Conn struct {
-	open   func() redis.UniversalClient
-	prefix string
+	connect func() redis.UniversalClient
+	prefix  string
+	marker  *marker // nil = any installation's
 }
 
 // ParseURL parses a Redis URL:
@@ -56,7 +57,16 @@ func ParseURL(text string) (Conn, error) {
 	if err != nil {
 		return Conn{}, fmt.Errorf("read Redis URL: %w", err)
 	}
-	return Conn{open: open}, nil
+	return Conn{connect: open}, nil
+}
+
+// open makes a client. The hook of the marker is the outer one, before those of the caller.
+func (c Conn) open() redis.UniversalClient {
+	client := c.connect()
+	if c.marker != nil {
+		client.AddHook(guard{c.marker, client})
+	}
+	return client
 }
 
 // WithPrefix returns the same Redis with a prefix for all queue names, which must not contain
@@ -76,8 +86,13 @@ func (c Conn) Client() redis.UniversalClient { return c.open() }
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
 // ping checks, in a cluster, each node that has a queue. It deletes keys that do not exist, because a replica answers PING but
-// refuses writes.
+// refuses writes. It compares the marker again: a Redis that was flushed has none.
 func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
+	if c.marker != nil {
+		if err := c.marker.check(ctx, r); errors.Is(err, errForeign) {
+			return err
+		}
+	}
 	writes := r.Pipeline()
 	for _, name := range email.Queues() {
 		writes.Del(ctx, ownKey(c.queueName(name), "ping"))
@@ -127,6 +142,9 @@ func sentinel(u *url.URL) (func() redis.UniversalClient, error) {
 }
 
 func cluster(u *url.URL) (func() redis.UniversalClient, error) {
+	if path := strings.Trim(u.Path, "/"); path != "" && path != "0" {
+		return nil, errors.New("a Redis Cluster has only database 0: give each installation a Cluster of its own")
+	}
 	o, err := redis.ParseClusterURL(u.String())
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestParseURL_OneServer(t *testing.T) {
 
 func TestParseURL_Cluster(t *testing.T) {
 	t.Parallel()
-	client := open[*redis.ClusterClient](t, "rediss-cluster://ana:s3cret@a.example:7000,b.example,[::1]:7002?max_redirects=4")
+	client := open[*redis.ClusterClient](t, "rediss-cluster://ana:s3cret@a.example:7000,b.example,[::1]:7002/0?max_redirects=4")
 	o := client.Options()
 	got := []any{o.Addrs, o.Username, o.Password, o.MaxRedirects, o.Dialer != nil, o.ContextTimeoutEnabled}
 	want := []any{[]string{"a.example:7000", "b.example:6379", "[::1]:7002"}, "ana", "s3cret", 4, true, true}
@@ -48,6 +48,7 @@ func TestParseURL_Invalid(t *testing.T) {
 	for _, text := range []string{
 		"", "http://:s3cret@host", "redis-ring://:s3cret@host", "redis://:s3cret@host/zero", "redis://:s3cret@host/0?pool=7",
 		"redis://:s3cret/@host/0", "redis://:12/s3cret@host/0", "redis-sentinel://:s3cret@a,b/0", "redis-cluster://:s3cret@a?addr=b",
+		"redis-cluster://:s3cret@a,b/1",
 	} {
 		_, err := asynqueue.ParseURL(text)
 		if err == nil {

@@ -6,12 +6,14 @@
 package rabbitmq
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"email-gateway/shared/environment"
@@ -27,7 +29,10 @@ const (
 
 // Conn is the address of a broker or of a cluster's nodes. Make one with ParseURL; the zero Conn
 // has no address.
-type Conn struct{ nodes []node }
+type Conn struct {
+	nodes    []node
+	identify func(context.Context) (uuid.UUID, error) // nil = any installation's
+}
 
 // node is one address of the broker.
 type node struct {

@@ -81,11 +81,11 @@ func deadLetters(to Queue) amqp.Table {
 	return arguments
 }
 
-// declare declares all missing parts. After a refusal, which closes the channel, the next parts are declared on a new one.
-func (s *session) declare(topologies []Topology) (mismatches []Mismatch, err error) {
+// declare declares all missing parts of the topologies, after those of first. After a refusal, which closes the channel, the next parts are declared on a new one.
+func (s *session) declare(first []part, topologies []Topology) (mismatches []Mismatch, err error) {
 	err = s.withTimeout(declareTime, func() error {
 		var channel *amqp.Channel
-		for _, part := range s.parts(topologies) {
+		for _, part := range slices.Concat(first, s.parts(topologies)) {
 			if channel == nil {
 				if channel, err = s.conn.Channel(); err != nil {
 					return fmt.Errorf("open channel: %w", err)

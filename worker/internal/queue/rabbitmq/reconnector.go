@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/singleflight"
 
 	"email-gateway/shared/service"
@@ -26,6 +27,7 @@ type reconnector struct {
 	log        *slog.Logger
 	dialer     *dialer
 	topologies []Topology
+	identify   func(context.Context) (uuid.UUID, error) // see Conn
 
 	dialling singleflight.Group
 	life     context.Context // ends when the reconnector is closed
@@ -42,7 +44,7 @@ type reconnector struct {
 }
 
 func newReconnector(log *slog.Logger, conn Conn, name string, topologies ...Topology) *reconnector {
-	r := &reconnector{log: log.With("connection", name), dialer: newDialer(conn, name), topologies: topologies}
+	r := &reconnector{log: log.With("connection", name), dialer: newDialer(conn, name), topologies: topologies, identify: conn.identify}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -124,7 +126,7 @@ func (r *reconnector) open() (*session, []Mismatch, error) {
 	}
 	s := newSession(d)
 	go s.watch(r.log)
-	mismatches, err := s.declare(r.topologies)
+	mismatches, err := r.declare(s)
 	if err != nil {
 		s.close()
 		return nil, nil, err
@@ -132,9 +134,18 @@ func (r *reconnector) open() (*session, []Mismatch, error) {
 	return s, mismatches, nil
 }
 
+// declare declares the marker of the installation and the topologies.
+func (r *reconnector) declare(s *session) ([]Mismatch, error) {
+	marker, err := r.marker()
+	if err != nil {
+		return nil, err
+	}
+	return s.declare(marker, r.topologies)
+}
+
 // redeclare declares the parts that have disappeared while the connection was alive.
 func (r *reconnector) redeclare(s *session) error {
-	mismatches, err := s.declare(r.topologies)
+	mismatches, err := r.declare(s)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,71 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/logtest"
+	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmq"
+	"email-gateway/worker/internal/queue/rabbitmqtest"
+)
+
+// Two installations with one virtual host: the second one cannot connect, and its log says whose it is.
+func TestWithInstallation(t *testing.T) {
+	t.Parallel()
+	url, prefix := rabbitmqtest.Shared(t)
+	const marker = "email-gateway.installation"
+	rabbitmqtest.Delete(t, url, nil, []string{marker})
+	topology := rabbitmq.Mailing().WithPrefix(prefix)
+	var queues, exchanges []string
+	for _, q := range topology.Queues() {
+		queues = append(queues, q.Name)
+	}
+	for _, e := range topology.Exchanges {
+		exchanges = append(exchanges, e.Name)
+	}
+	rabbitmqtest.Delete(t, url, queues, exchanges)
+	var log logtest.Buffer
+	publisherOf := func(id uuid.UUID) *rabbitmq.Publisher {
+		conn, err := rabbitmq.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Topologies: []rabbitmq.Topology{topology},
+			Conn: conn.WithInstallation(func(context.Context) (uuid.UUID, error) { return id, nil }),
+		})
+		t.Cleanup(func() { _ = p.Close() })
+		return p
+	}
+	publish := func(p *rabbitmq.Publisher) error {
+		_, err := p.Publish(t.Context(), queue.Task{ID: "1", Queue: topology.Main.Name, Payload: []byte("{}")})
+		return err
+	}
+	id, other := uuid.New(), uuid.New()
+	for range 2 { // a program that starts again finds its own marker
+		ours := publisherOf(id)
+		if err := publish(ours); err != nil || ours.Ping(t.Context()) != nil {
+			t.Fatalf("%v, %v", err, ours.Ping(t.Context()))
+		}
+	}
+	theirs := publisherOf(other)
+	for name, err := range map[string]error{"publish": publish(theirs), "ping": theirs.Ping(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), id.String()) {
+			t.Errorf("%s: %v, want the id of the other installation", name, err)
+		}
+	}
+	if !strings.Contains(log.String(), id.String()) {
+		t.Errorf("logged: %s", log.String())
+	}
+	if err := rabbitmqtest.Channel(t, url).ExchangeDelete(marker, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(theirs); err != nil {
+		t.Errorf("after the marker was deleted: %v", err)
+	}
+}
