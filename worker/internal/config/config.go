@@ -24,7 +24,8 @@ type Process struct {
 	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
 	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
 	// RedisURL is the URL of the Redis that holds the queues: redis://, rediss:// (TLS),
-	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2. Each installation needs a Redis or a database
+	// redis-sentinel://host1,host2/0?master=name&password=… (a password before the hosts is the sentinels') or
+	// redis-cluster://host1,host2. Each installation needs a Redis or a database
 	// number of its own, or a Cluster, which has no other database: the programs refuse one with the marker of another.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
 	// RabbitMQURL is the URL of the RabbitMQ for mailings and recipients: amqp:// or amqps://, with

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +35,8 @@ type Conn struct {
 //	redis-cluster://host1:6379,host2:6379
 //
 // The default port is 6379. The last two exist with rediss- too. In a sentinel URL, user and
-// password are the sentinels'; those of Redis are set by ?username=…&password=…. Pool sizes and
-// timeouts can be set by go-redis's option names (?pool_size=50).
+// password are the sentinels'; those of Redis are set by ?username=…&password=…. Of the options of
+// go-redis, those in options are supported (?pool_size=50).
 //
 // ParseURL does not connect. Errors do not include the URL, which contains a password.
 func ParseURL(text string) (Conn, error) {
@@ -161,6 +162,15 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 	}, nil
 }
 
+// options are the supported options of a URL. Others of go-redis read the queues from replicas, and one of these ends the program
+// with a sentinel URL.
+var options = []string{
+	"db", "master", "master_name", "username", "password", "addr", "skip_verify", "protocol", "client_name",
+	"dial_timeout", "read_timeout", "write_timeout", "max_retries", "min_retry_backoff", "max_retry_backoff", "max_redirects",
+	"pool_size", "pool_timeout", "pool_fifo", "min_idle_conns", "max_idle_conns", "max_active_conns", "conn_max_idle_time", "conn_max_lifetime",
+	"idle_timeout", "max_conn_age",
+}
+
 // parseHosts splits scheme://host1,host2 into the URL's kind (the part of the scheme after the
 // hyphen) and the form that go-redis reads, scheme://host1?addr=host2. It removes the list of hosts
 // first, because net/url rejects one.
@@ -181,6 +191,11 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 		return nil, "", errors.New("not a valid URL; special characters in a password must be percent-encoded")
 	}
 	q := u.Query()
+	for name := range q {
+		if !slices.Contains(options, name) { // the name may be a part of a password with a question mark
+			return nil, "", errors.New("an option is not supported; supported are " + strings.Join(options, ", "))
+		}
+	}
 	for _, host := range hosts[1:] {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), "6379")

@@ -48,7 +48,8 @@ func TestParseURL_Invalid(t *testing.T) {
 	for _, text := range []string{
 		"", "http://:s3cret@host", "redis-ring://:s3cret@host", "redis://:s3cret@host/zero", "redis://:s3cret@host/0?pool=7",
 		"redis://:s3cret/@host/0", "redis://:12/s3cret@host/0", "redis-sentinel://:s3cret@a,b/0", "redis-cluster://:s3cret@a?addr=b",
-		"redis-cluster://:s3cret@a,b/1",
+		"redis-cluster://:s3cret@a,b/1", "redis-cluster://:s3cret@a,b?read_only=true", "redis-cluster://:s3cret@a,b?route_by_latency=true",
+		"redis-sentinel://a,b/0?master=m&route_by_latency=true", "redis-sentinel://a,b/0?master=m&replica_only=true", "redis://:a?s3cret=b@host/0",
 	} {
 		_, err := asynqueue.ParseURL(text)
 		if err == nil {
