@@ -182,6 +182,16 @@ func TestCompose_Environment(t *testing.T) {
 	}
 }
 
+// The worker refuses ENVIRONMENT=production without AWS_REGION: a default here would send through a region that nobody has chosen.
+func TestCompose_NoRegionByDefault(t *testing.T) {
+	t.Parallel()
+	for name, s := range services(t) {
+		if got, set := s.Environment["AWS_REGION"]; set && got != "${AWS_REGION-}" {
+			t.Errorf("%s: AWS_REGION is %q", name, got)
+		}
+	}
+}
+
 // Programs connect as their roles, and get only their own password.
 func TestCompose_Roles(t *testing.T) {
 	t.Parallel()
