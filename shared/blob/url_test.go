@@ -1,11 +1,41 @@
 package blob_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"email-gateway/shared/blob"
+	"email-gateway/shared/blob/blobtest"
 )
+
+// The parameter profile takes precedence over AWS_ACCESS_KEY_ID, which is for SES where the S3 server is not of AWS.
+func TestProfile(t *testing.T) { //nolint:paralleltest // it sets the environment
+	url := blobtest.Shared(t)
+	file := filepath.Join(t.TempDir(), "credentials")
+	text := fmt.Sprintf("[storage]\naws_access_key_id = %s\naws_secret_access_key = %s\n", os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOFSES")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "of SES")
+	for url, want := range map[string]error{url: blob.ErrUnavailable, url + "&profile=storage": nil} {
+		b, err := blob.Open(t.Context(), url, blob.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Ping(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", url, err, want)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
