@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -121,7 +122,7 @@ func described(f func(method, path string, o *openapi3.Operation)) {
 }
 
 // holdToContract fails the test if openapi.yaml does not describe the response: status, headers, media
-// type and every field of the body.
+// type, every field of the body, and the code of a problem.
 func holdToContract(tb testing.TB, method, path string, r reply) {
 	tb.Helper()
 	if r.Header.Get("X-Request-Id") == "" {
@@ -144,6 +145,18 @@ func holdToContract(tb testing.TB, method, path string, r reply) {
 	})
 	if err != nil {
 		tb.Errorf("%s %s: %d: %v\n%s", method, path, r.Status, err, r.Body)
+	}
+	if described := route.Operation.Responses.Status(r.Status); described != nil && r.Status >= http.StatusBadRequest {
+		holdToCodes(tb, method+" "+path, r, *described.Value.Description)
+	}
+}
+
+// holdToCodes fails the test if the description of a response does not name the code of the problem.
+func holdToCodes(tb testing.TB, request string, r reply, description string) {
+	tb.Helper()
+	var p struct{ Code string }
+	if json.Unmarshal([]byte(r.Body), &p) == nil && p.Code != "" && !strings.Contains(description, "`"+p.Code+"`") {
+		tb.Errorf("%s: openapi.yaml does not describe the code: %d %s", request, r.Status, r.Body)
 	}
 }
 
