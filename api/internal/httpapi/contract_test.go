@@ -146,6 +146,9 @@ func holdToContract(tb testing.TB, method, path string, r reply) {
 	if err != nil {
 		tb.Errorf("%s %s: %d: %v\n%s", method, path, r.Status, err, r.Body)
 	}
+	if route.Operation.OperationID != "" && route.Operation.Security == nil && r.Header.Get("Cache-Control") != "no-store" {
+		tb.Errorf("%s %s: %d: a cache may give the response to other companies: Cache-Control is %q", method, path, r.Status, r.Header.Get("Cache-Control"))
+	}
 	if described := route.Operation.Responses.Status(r.Status); described != nil && r.Status >= http.StatusBadRequest {
 		holdToCodes(tb, method+" "+path, r, *described.Value.Description)
 	}

@@ -46,11 +46,12 @@ func Parse(body []byte) (Document, error) {
 		return Document{}, &SyntaxError{reason: "the body is UTF-16: send UTF-8"}
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
-	if !utf8.Valid(body) {
-		return Document{}, &SyntaxError{reason: "the body is not valid UTF-8"}
-	}
 	// Duplicate names and lone surrogates are reported with their path when the fields are read.
-	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+	valid := jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	switch {
+	case !utf8.Valid(body):
+		return Document{}, invalidUTF8(body, valid)
+	case !valid:
 		return Document{}, findSyntaxError(body)
 	}
 	text := strings.Trim(string(body), space)
@@ -68,6 +69,23 @@ func (d Document) Has(name string) bool {
 		}
 	}
 	return false
+}
+
+// invalidUTF8 says where the first byte is that is not UTF-8: clients send other character sets, often in one text of many.
+func invalidUTF8(body []byte, isJSON bool) *SyntaxError {
+	at := 0
+	for {
+		r, size := utf8.DecodeRune(body[at:])
+		if r == utf8.RuneError && size <= 1 {
+			break
+		}
+		at += size
+	}
+	reason := "the body is not valid UTF-8"
+	if field := fieldAt(string(body), at); isJSON && field != "" {
+		reason += " in " + field
+	}
+	return &SyntaxError{reason: reason, after: int64(at) + 1}
 }
 
 // findSyntaxError uses encoding/json to find the position of the error.

@@ -27,23 +27,54 @@ func (d Document) HasBadCharacter() bool {
 	return len(w.faults) > 0
 }
 
-// checkRaw reports the strings and names of a raw value that text would reject. It reads the value once
-// and does not recurse, because the client chooses its size and depth.
+// checkRaw reports the strings and names of a raw value that text would reject.
 func (d *decoder) checkRaw(value string) {
+	eachString(value, func(_ int, in []container, isName bool, err error) bool {
+		switch {
+		case isName && err != nil:
+			d.faultIn(in, "has a name that "+err.Error())
+		case err != nil:
+			d.faultIn(in, err.Error())
+		}
+		return len(d.faults) < rules.MaxFaults
+	})
+}
+
+// fieldAt returns the path of the string at an offset of a JSON value, or of the object whose field has it as its name. "" is
+// the value itself, or none.
+func fieldAt(value string, offset int) string {
+	var d decoder
+	eachString(value, func(end int, in []container, _ bool, _ error) bool {
+		if end > offset {
+			d.faultIn(in, "")
+		}
+		return end <= offset
+	})
+	if len(d.faults) == 0 {
+		return ""
+	}
+	return d.faults[0].Field
+}
+
+// eachString calls visit for the strings of a JSON value until it returns false: with the offset behind the string, the
+// containers that it is in, or for the name of a field those that the object is in, and the reason why text would reject it. It
+// reads the value once and does not recurse, because the client chooses its size and depth.
+func eachString(value string, visit func(end int, in []container, isName bool, err error) bool) {
 	var open []container
 	name := false // the next string is the name of a field
-	for i := 0; i < len(value) && len(d.faults) < rules.MaxFaults; {
+	for i := 0; i < len(value); {
 		last := len(open) - 1
 		switch value[i] {
 		case '"':
 			literal := value[i:skipString(value, i)]
 			i += len(literal)
 			text, err := storable(literal)
-			switch {
-			case name && err != nil:
-				d.faultIn(open[:last], "has a name that "+err.Error())
-			case err != nil:
-				d.faultIn(open, err.Error())
+			in := open
+			if name {
+				in = open[:last]
+			}
+			if !visit(i, in, name, err) {
+				return
 			}
 			if name {
 				open[last].name, name = text, false

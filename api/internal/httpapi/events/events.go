@@ -86,7 +86,6 @@ func (h *Handlers) List(c *gin.Context) error {
 			return err
 		}
 		if len(page.Events) > 0 || page.More || !h.polls.wait(waiting, company, page.Next) {
-			c.Header("Cache-Control", "no-store")
 			c.JSON(http.StatusOK, pageOfEvents(page))
 			return nil
 		}

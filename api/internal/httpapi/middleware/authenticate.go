@@ -19,9 +19,11 @@ import (
 )
 
 // Authenticate accepts a request with a valid key within its rate limit, of a company that is
-// not suspended.
+// not suspended. Its response is never cached: HTTP protects the responses to requests with Authorization, not those to
+// requests with X-API-Key, and a shared cache would give them to other companies.
 func (m *Middleware) Authenticate(c *gin.Context) error {
 	v := reqctx.StateOf(c)
+	c.Header("Cache-Control", "no-store")
 	found := m.identify(c)
 	caller, err := found.Caller, found.Err
 	switch {

@@ -65,7 +65,6 @@ func (h *Handlers) Show(c *gin.Context) error {
 		return err
 	}
 	c.Header("Vary", "Accept")
-	c.Header("Cache-Control", "no-store")
 	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
 	m, err := slots.Run(ctx, h.slots, company, func() (usage.Month, error) { return h.store.Month(ctx, company, month) })
 	switch {
