@@ -26,14 +26,19 @@ type Document struct {
 // SyntaxError says why a body is not a JSON object.
 type SyntaxError struct {
 	reason string
-	after  int64 // bytes before the error, with the one that is wrong; 0 = unknown
+	field  string // "" = unknown
+	after  int64  // bytes before the error, with the one that is wrong; 0 = unknown
 }
 
 func (e *SyntaxError) Error() string {
-	if e.after == 0 {
-		return e.reason
+	text := e.reason
+	if e.field != "" {
+		text += " in " + e.field
 	}
-	return fmt.Sprintf("%s (after byte %d)", e.reason, e.after)
+	if e.after > 0 {
+		text += fmt.Sprintf(" (after byte %d)", e.after)
+	}
+	return text
 }
 
 // WithoutPosition returns the error for a body of which the document was only a part.
@@ -81,11 +86,11 @@ func invalidUTF8(body []byte, isJSON bool) *SyntaxError {
 		}
 		at += size
 	}
-	reason := "the body is not valid UTF-8"
-	if field := fieldAt(string(body), at); isJSON && field != "" {
-		reason += " in " + field
+	e := &SyntaxError{reason: "the body is not valid UTF-8", after: int64(at) + 1}
+	if isJSON { // strings of another text may be open
+		e.field = fieldAt(string(body), at)
 	}
-	return &SyntaxError{reason: reason, after: int64(at) + 1}
+	return e
 }
 
 // findSyntaxError uses encoding/json to find the position of the error.

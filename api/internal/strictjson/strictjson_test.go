@@ -157,6 +157,7 @@ func TestParse_Refuses(t *testing.T) {
 		"{\"a\":\"\xff\"}": "the body is not valid UTF-8 in a (after byte 7)",
 		" {\"emails\":[{\"to\":\"a\"},{\"to\":\"b\",\"recipient\":{\"nome\":\"Jos\xe9\"}}]}": "the body is not valid UTF-8 in emails[1].recipient.nome (after byte 58)",
 		"{\"a\":{\"\xff\":1}}": "the body is not valid UTF-8 in a (after byte 8)",
+		"{\"a\":\"\xff":        "the body is not valid UTF-8 (after byte 7)",
 		"{\"a\":1,\xff}":       "the body is not valid UTF-8 (after byte 8)",
 		"\ufeff":               "empty",
 		"{}\ufeff":             "after byte",
