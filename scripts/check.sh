@@ -18,11 +18,11 @@ failed=()
 
 # check NAME COMMAND...: shows the command's output only when it fails.
 check() {
-	local name=$1 began=$EPOCHREALTIME output verdict=ok
+	local name=$1 began=$EPOCHREALTIME output outcome=ok
 	shift
-	output=$("$@" 2>&1) || verdict=FAIL
-	printf '%-4s %-34s %6d ms\n' "$verdict" "$name" "$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))"
-	[[ $verdict == ok ]] && return
+	output=$("$@" 2>&1) || outcome=FAIL
+	printf '%-4s %-34s %6d ms\n' "$outcome" "$name" "$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))"
+	[[ $outcome == ok ]] && return
 	failed+=("$name")
 	{ grep -v '^go: downloading ' <<<"$output" || true; } | head -n 100 || true # head closes the pipe early
 }
@@ -117,9 +117,9 @@ shell_scripts() {
 	find scripts .ci -type f \( -name '*.sh' -o -name run \) -exec shellcheck --external-sources {} +
 }
 
-# Prints the lines of comments and Markdown that contain words of style-words.txt.
+# Prints the lines of comments and Markdown, and the names that Go code declares, that contain words of style-words.txt.
 style_words() {
-	local list=scripts/style-words.txt paths words exceptions found
+	local list=scripts/style-words.txt paths words exceptions found names declared='^func (\([^)]*\) )?\w+|^\s*(type|var|const) \w+|\w+(, \w+)* :='
 	field() { sed -nE "s/^$1 +//p" "$list" | sed -E 's/ +# .*//'; }
 	mapfile -t paths < <(field path)
 	words=$(field word) exceptions=$(field except)
@@ -136,6 +136,9 @@ style_words() {
 		kind != "md" { text = substr(text, RSTART) }
 		{ gsub(/`[^`]*`/, "", text); print FILENAME ":" FNR ": " text }' |
 		grep -iwE -f <(echo "$words")) || true
+	# Tests of worker declare some of the words.
+	names=$(git grep -noE "$declared" -- '*.go' ':!worker/*_test.go' | sed -E 's/([a-z0-9])([A-Z])/\1 \2/g' | grep -iwE -f <(echo "$words")) || true
+	[[ -z $names ]] || found+=$'\n'$names
 	[[ -z $exceptions ]] || found=$(grep -vE -f <(echo "$exceptions") <<<"$found") || true
 	echo "$found"
 	[[ -z $found ]]

@@ -133,12 +133,12 @@ func (d *Draft) checkHeaders() {
 	}
 }
 
-// CheckSender sets Sender: the email's own From if the company may use it, or usual, the company's default sender, if
+// CheckSender sets Sender: the email's own From if the company may use it, or defaultSender, the company's, if
 // the email has none.
-func (d *Draft) CheckSender(usual string, domains []string) {
-	d.Sender = usual
+func (d *Draft) CheckSender(defaultSender string, domains []string) {
+	d.Sender = defaultSender
 	if d.Email.From != nil && !d.Faults.Has("from") {
-		d.Sender = Sender(usual, domains, *d.Email.From, &d.Faults)
+		d.Sender = Sender(defaultSender, domains, *d.Email.From, &d.Faults)
 	}
 }
 

@@ -13,16 +13,16 @@ import (
 // CodeSenderNotAllowed: the company must not use this sender address.
 const CodeSenderNotAllowed = "SENDER_NOT_ALLOWED"
 
-// Sender validates the field from and returns it in stored form. The address must be that of usual, the company's
-// default sender, or of one of the company's domains. Otherwise Sender returns "" and adds a fault.
-func Sender(usual string, domains []string, text string, f *rules.Faults) string {
+// Sender validates the field from and returns it in stored form. The address must be that of defaultSender or
+// of one of the company's domains. Otherwise Sender returns "" and adds a fault.
+func Sender(defaultSender string, domains []string, text string, f *rules.Faults) string {
 	from, err := mailbox.Parse(text)
 	if err != nil {
 		f.Add("from", email.CodeInvalidEmail, err.Error())
 		return ""
 	}
 	allowed := slices.Contains(domains, email.DomainOf(from.Address))
-	if own, err := mail.ParseAddress(usual); err == nil && email.SameAddress(own.Address, from.Address) {
+	if company, err := mail.ParseAddress(defaultSender); err == nil && email.SameAddress(company.Address, from.Address) {
 		allowed = true
 	}
 	if !allowed {

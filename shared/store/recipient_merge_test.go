@@ -222,7 +222,7 @@ func TestRecipients_DeletedBetweenTwoOfABatch(t *testing.T) {
 
 // A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as
 // intake_id, and empty fields can be filled.
-func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
+func TestRecipients_WrittenByThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}

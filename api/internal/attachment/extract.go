@@ -83,14 +83,14 @@ func (e *extractor) put(c ...byte) error {
 
 // content decodes a content and puts the text that stands for it.
 func (e *extractor) content() error {
-	stands, err := e.decode()
+	placeholder, err := e.decode()
 	if invalid, ok := errors.AsType[*brokenString](err); ok {
 		return errors.Join(err, e.put(append([]byte{'"'}, invalid.read...)...))
 	}
 	if err != nil {
 		return err
 	}
-	quoted, err := json.Marshal(stands)
+	quoted, err := json.Marshal(placeholder)
 	if err != nil {
 		return fmt.Errorf("encode content: %w", err)
 	}

@@ -82,8 +82,8 @@ func (w otherPrograms) intakes(tb testing.TB) []uuid.UUID {
 	return ids
 }
 
-// writeDown stores the recipients as a worker would.
-func (w otherPrograms) writeDown(tb testing.TB) {
+// storeRecipients stores the recipients as a worker would.
+func (w otherPrograms) storeRecipients(tb testing.TB) {
 	tb.Helper()
 	for _, err := range w.Store.UpsertRecipients(tb.Context(), w.intakes(tb)) {
 		if err != nil {

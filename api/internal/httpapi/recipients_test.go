@@ -74,7 +74,7 @@ func TestRecipients_One(t *testing.T) {
 		}
 	}
 	show(true)
-	g.Programs.writeDown(t)
+	g.Programs.storeRecipients(t)
 	show(false)
 	if log := g.Log.String(); strings.Contains(log, "mple") || strings.Contains(log, "52998224725") {
 		t.Errorf("the log contains the address or the CPF: %s", log)
@@ -100,7 +100,7 @@ func TestRecipients_Many(t *testing.T) {
 	if diff := cmp.Diff(want, answer["ids"]); diff != "" || r.Status != http.StatusAccepted || answer["id"] != nil || r.Header.Get("Location") != "" {
 		t.Errorf("%d %v %s", r.Status, r.Header, diff)
 	}
-	g.Programs.writeDown(t)
+	g.Programs.storeRecipients(t)
 	if got := g.do(t, call{Path: "/v1/recipients/" + want[0].(string)}).json(t); got["nome"] != "Ana" {
 		t.Errorf("%v", got)
 	}
@@ -226,7 +226,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 	}
 	send("ana@example.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
-	g.Programs.writeDown(t)
+	g.Programs.storeRecipients(t)
 	send("Ana@EXAMPLE.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 
@@ -256,9 +256,9 @@ func TestRecipients_AndEmails(t *testing.T) {
 		if r := g.do(t, call{Path: path}); r.Status != http.StatusNotFound {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
-		g.Programs.writeDown(t)
+		g.Programs.storeRecipients(t)
 	}
 	g.importRecipient(t, `{"externalId": "1", "email": "ana@example.com"}`)
-	g.Programs.writeDown(t)
+	g.Programs.storeRecipients(t)
 	send("ana@example.com", "")
 }

@@ -12,7 +12,7 @@ import (
 	"email-gateway/scripts/chaos/load"
 )
 
-const somebody = "pessoa1@" + load.Domain
+const someRecipient = "pessoa1@" + load.Domain
 
 func newMonitor() *Monitor {
 	return &Monitor{cluster: &cluster.Cluster{}, broker: make(map[string]int64), Seen: Seen{RSS: make(map[string]int64)}}
@@ -25,13 +25,13 @@ func TestWithoutPayloads(t *testing.T) {
 		task string
 		leak bool
 	}{
-		"payload":          {"\x0a\x0aemail:send\x12\xff\x01" + `{"to":"` + somebody + `","subject":"{\"}"}` + "\x1a\x24id", false},
-		"two payloads":     {"a" + `{"to":"` + somebody + `"}` + "b" + `{"to":"` + somebody + `"}` + "c", false},
-		"between two":      {"a" + `{"to":"a"}` + somebody + `{"to":"b"}` + "c", true},
-		"after it":         {"\x0aemail:send\x12\x10" + `{"to":"a"}` + "\x1a\x24 550 <" + somebody + ">", true},
-		"before it":        {somebody + `{"to":"a"}`, true},
-		"no payload":       {somebody, true},
-		"a broken payload": {`{"to":"` + somebody, true},
+		"payload":          {"\x0a\x0aemail:send\x12\xff\x01" + `{"to":"` + someRecipient + `","subject":"{\"}"}` + "\x1a\x24id", false},
+		"two payloads":     {"a" + `{"to":"` + someRecipient + `"}` + "b" + `{"to":"` + someRecipient + `"}` + "c", false},
+		"between two":      {"a" + `{"to":"a"}` + someRecipient + `{"to":"b"}` + "c", true},
+		"after it":         {"\x0aemail:send\x12\x10" + `{"to":"a"}` + "\x1a\x24 550 <" + someRecipient + ">", true},
+		"before it":        {someRecipient + `{"to":"a"}`, true},
+		"no payload":       {someRecipient, true},
+		"a broken payload": {`{"to":"` + someRecipient, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,13 +56,13 @@ func TestSearchFile(t *testing.T) {
 		}
 		m.searchFile(path)
 	}
-	first := strings.Repeat("x", 3000) + `{"mailingId":1} ` + somebody[:9]
+	first := strings.Repeat("x", 3000) + `{"mailingId":1} ` + someRecipient[:9]
 	write(first)
 	write(first)
 	if len(m.leaks) != 0 || m.Seen.Messages != 1 || m.Seen.Broker != int64(len(first)) {
 		t.Fatalf("after the first part: %+v, %q", m.Seen, m.leaks)
 	}
-	write(first + somebody[9:] + strings.Repeat("y", brokerPiece) + `{"mailingId":2}`)
+	write(first + someRecipient[9:] + strings.Repeat("y", brokerPiece) + `{"mailingId":2}`)
 	if len(m.leaks) == 0 || m.Seen.Messages != 2 {
 		t.Errorf("after the second part: %+v, %q", m.Seen, m.leaks)
 	}

@@ -138,12 +138,12 @@ func (w *entryWriter) insertDoubtful() error {
 	if err := w.tx.SelectContext(w.ctx, &kept, sql.InsertDoubtfulEntries, doubtfulParameters.Arguments(w, entries)...); err != nil {
 		return err
 	}
-	stands := make(map[uuid.UUID]bool, len(kept))
+	inserted := make(map[uuid.UUID]bool, len(kept))
 	for _, id := range kept {
-		stands[id] = true
+		inserted[id] = true
 	}
 	for _, e := range entries {
-		if stands[e.ID] {
+		if inserted[e.ID] {
 			w.count(e)
 		} else {
 			w.counts.Duplicates++

@@ -97,11 +97,11 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 			return err
 		}
 		// The email may exist already: database/sql runs the insert again when the connection breaks before the answer.
-		stands, err := a.store.Exists(ctx, e.ID)
+		exists, err := a.store.Exists(ctx, e.ID)
 		switch {
 		case err != nil:
 			return errors.Join(pg.ErrUnknownOutcome, err)
-		case stands:
+		case exists:
 			return nil
 		}
 		if e.Idempotency == nil {

@@ -64,11 +64,11 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 			return err
 		}
 		// The conflict may be with the same insert, which is repeated if its result was lost.
-		stands, err := s.exists(ctx, r.Recipients[0].OutboxID)
+		exists, err := s.exists(ctx, r.Recipients[0].OutboxID)
 		switch {
 		case err != nil:
 			return errors.Join(pg.ErrUnknownOutcome, err)
-		case stands:
+		case exists:
 			return nil
 		}
 		if r.Idempotency == nil {

@@ -140,14 +140,14 @@ unless it was quoted. Allowing an allowed role changes nothing.`,
 			if err != nil {
 				return nil, err
 			}
-			stands, err := s.Programs(ctx, company.ID, role)
-			if err == nil && len(stands) == 0 {
+			programs, err := s.Programs(ctx, company.ID, role)
+			if err == nil && len(programs) == 0 {
 				err = errors.New("it was revoked concurrently")
 			}
 			if err != nil {
 				return nil, err
 			}
-			return programAllowed{viewProgram(stands[0])}, nil
+			return programAllowed{viewProgram(programs[0])}, nil
 		}),
 	}
 	return operator.CompanyFlag(c, operator.ReasonFlag(cmd, &reason, false), &given)

@@ -21,7 +21,7 @@ func (e *ExtraMemory) Reserve(ctx context.Context, n int64) (keep func(needed in
 	if err := e.memory.load(ctx, &e.account, n); err != nil {
 		return nil, err
 	}
-	return func(needed int64) { e.memory.giveBack(&e.account, max(n-needed, 0)) }, nil
+	return func(needed int64) { e.memory.unreserve(&e.account, max(n-needed, 0)) }, nil
 }
 
 func (e *ExtraMemory) release() {

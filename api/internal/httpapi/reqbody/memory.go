@@ -71,8 +71,8 @@ func (m *Memory) ownerOf(company uuid.UUID) *bodyOwner {
 	return owner
 }
 
-// giveBack releases a part of the memory that load has reserved.
-func (m *Memory) giveBack(b *inbound, n int64) {
+// unreserve releases a part of the memory that load has reserved.
+func (m *Memory) unreserve(b *inbound, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.take(b, bodyUse{memory: -n})

@@ -416,7 +416,7 @@ func TestGroup_ContextEnds(t *testing.T) {
 		gone := errors.New("gone")
 		waitWritten := all(ctx, g, "x")
 		waitQueued := all(ctx, g, "a", "b")
-		waitPatient := all(t.Context(), g, "c")
+		waitOther := all(t.Context(), g, "c")
 		cancel(gone)
 		for _, got := range waitWritten() {
 			if !errors.Is(got.err, gone) || !errors.Is(got.err, pg.ErrUnknownOutcome) {
@@ -429,7 +429,7 @@ func TestGroup_ContextEnds(t *testing.T) {
 			}
 		}
 		close(w.proceed)
-		if got := waitPatient()[0]; got.err != nil {
+		if got := waitOther()[0]; got.err != nil {
 			t.Errorf("caller whose context has not ended: %v", got.err)
 		}
 		g.Wait()
