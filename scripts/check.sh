@@ -144,6 +144,15 @@ style_words() {
 	[[ -z $found ]]
 }
 
+# Prints the comment lines of Go and SQL with more than 130 columns.
+comment_width() {
+	local found
+	found=$(LC_ALL=C.UTF-8 git grep -nE '^\s*(//|--) .{128,}' -- '*.go' '*.sql' '*.tmpl' ':!schema/migrations' ':!schema/schema.sql' |
+		grep -v ':-- EXPLAIN EXECUTE ') || true
+	echo "$found"
+	[[ -z $found ]]
+}
+
 # promtool checks the rules and runs their tests.
 alert_rules() {
 	if ! command -v promtool >/dev/null; then
@@ -175,6 +184,7 @@ check "openapi.yaml: redocly, spectral" ./scripts/openapi.sh lint
 check "CONFIGURATION.md" go run ./scripts/cmd/settings -check
 check shellcheck shell_scripts
 check "style words" style_words
+check "width of comments" comment_width
 check "alert rules" alert_rules
 
 if ((${#failed[@]})); then

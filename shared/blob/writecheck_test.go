@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/blob/blobtest"
 )
 
-// The program that stores files finds an S3 server that accepts none to be down, as soon as an upload has failed, and others do not.
-// The check leaves nothing behind.
+// The program that stores files finds an S3 server that accepts none to be down, as soon as an upload has failed, and
+// others do not. The check leaves nothing behind.
 func TestPing_ServerRefusesWrites(t *testing.T) {
 	t.Parallel()
 	var refuses atomic.Bool

@@ -2,8 +2,9 @@ package draft
 
 import "encoding/json"
 
-// Email has the fields of POST /v1/email/send. A blank text counts as omitted, except for fields that select how the email is sent. The tags name rules of package rules;
-// New checks the other rules, such as that recipient.email equals to.
+// Email has the fields of POST /v1/email/send. A blank text counts as omitted, except for fields that select how the
+// email is sent. The tags name rules of package rules; New checks the other rules, such as that recipient.email equals
+// to.
 type Email struct {
 	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
 	CC        []string          `json:"cc,omitempty" validate:"entries=5,dive,omitempty,address"`

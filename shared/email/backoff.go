@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Backoff is the delay after the first, second, … attempt; the last entry applies to all further attempts. Emails
-// and webhook deliveries have one. Tasks that fail with an internal error have a delay of their own: retrydelay.go of asynqueue for
-// emails, backoff.go of rabbitmq for bulk jobs.
+// Backoff is the delay after the first, second, … attempt; the last entry applies to all further attempts. Emails and
+// webhook deliveries have one. Tasks that fail with an internal error have a delay of their own: retrydelay.go of
+// asynqueue for emails, backoff.go of rabbitmq for bulk jobs.
 type Backoff []time.Duration
 
 // backoffJitter is the maximum relative deviation of a delay, so that emails refused together are
 // not retried together.
 const backoffJitter = 0.25
 
-// MaxAttempts is the default of EMAIL_MAX_ATTEMPTS, which limits the counted attempts: see Tries. Throttled attempts end only with
-// the email's deadline.
+// MaxAttempts is the default of EMAIL_MAX_ATTEMPTS, which limits the counted attempts: see Tries. Throttled attempts
+// end only with the email's deadline.
 const MaxAttempts = 5
 
 // AttemptLimit is the maximum of EMAIL_MAX_ATTEMPTS.
@@ -39,8 +39,8 @@ func (b Backoff) delayAt(n int, u float64) time.Duration {
 const (
 	// outageAttempt is the last attempt whose delay grows during a provider outage of up to half an hour.
 	outageAttempt = 4
-	// longOutageAttempt is the attempt from which on the delay doubles, up to longOutageDelay: with the default table it is made after
-	// half an hour.
+	// longOutageAttempt is the attempt from which on the delay doubles, up to longOutageDelay: with the default table
+	// it is made after half an hour.
 	longOutageAttempt = 20
 	longOutageDelay   = time.Hour
 )

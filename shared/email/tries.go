@@ -2,9 +2,9 @@ package email
 
 import "fmt"
 
-// Tries is how an email's attempts count. An attempt is one claim of an email by a worker (email_outbox.attempts). An attempt that
-// a quota or an outage ended is throttled (email_outbox.throttles) and does not count. EMAIL_MAX_ATTEMPTS limits the counted
-// attempts: attempts − throttles.
+// Tries is how an email's attempts count. An attempt is one claim of an email by a worker (email_outbox.attempts). An
+// attempt that a quota or an outage ended is throttled (email_outbox.throttles) and does not count. EMAIL_MAX_ATTEMPTS
+// limits the counted attempts: attempts − throttles.
 type Tries struct {
 	Spent     int `json:"spent"`
 	Allowed   int `json:"allowed"`

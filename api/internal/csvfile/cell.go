@@ -16,10 +16,11 @@ type rowShape struct {
 	most    int // fields of the header: a row may have more only if they are empty
 }
 
-// checkCells returns unclosed if all lines of a record with cells are rows: the quote that opens the first cell was never closed, and
-// one in a later row was taken for its end. The rows must not become text that is sent to the recipient of another row. If only some of
-// the lines are rows, it may be such text or a cell with a list of addresses, and the result is doubtful. A line is a row only if it has
-// as many fields as most rows and another address in its column: hardly a line of a cell that was quoted correctly has both.
+// checkCells returns unclosed if all lines of a record with cells are rows: the quote that opens the first cell was
+// never closed, and one in a later row was taken for its end. The rows must not become text that is sent to the
+// recipient of another row. If only some of the lines are rows, it may be such text or a cell with a list of addresses,
+// and the result is doubtful. A line is a row only if it has as many fields as most rows and another address in its
+// column: hardly a line of a cell that was quoted correctly has both.
 func (t *tokenizer) checkCells(shape rowShape) outcome {
 	if len(t.cells) == 0 {
 		return found

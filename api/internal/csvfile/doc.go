@@ -36,10 +36,10 @@
 //   - A quote that is not closed within the row limit, or whose closing quote is on another line and
 //     followed by text (so that it opens a field there), is an UNCLOSED_QUOTE: the line with the opening
 //     quote is rejected, and reading continues with the next.
-//   - If a quoted field crosses lines, and a line of the record is a row by itself (as many fields as most rows before, and another
-//     address in the email column), its quote was probably closed by one in another row. If all lines of the record may be rows, it
-//     is an UNCLOSED_QUOTE as above. Otherwise all of them are rejected, as one ROW_IN_QUOTES: the field may as well be a list of
-//     addresses. In the header both are NO_HEADER.
+//   - If a quoted field crosses lines, and a line of the record is a row by itself (as many fields as most rows
+//     before, and another address in the email column), its quote was probably closed by one in another row. If
+//     all lines of the record may be rows, it is an UNCLOSED_QUOTE as above. Otherwise all of them are rejected,
+//     as one ROW_IN_QUOTES: the field may as well be a list of addresses. In the header both are NO_HEADER.
 //   - The lines after an UNCLOSED_QUOTE may belong to the same cell, and an address among them is not a recipient: after
 //     an UNCLOSED_QUOTE, a LINE_TOO_LONG with a quote, and a row with text behind a closing quote, a row is accepted only if
 //     it has as many fields as most rows before, and at least two of several columns, until one has. If there was no row

@@ -22,8 +22,9 @@ var naiveCells = []string{
 
 var isAddress = regexp.MustCompile(`^u[0-9]+@b\.co$`)
 
-// Every line of a file has an address of its own. Whatever the quotes in it mean, each line is a row, or one of the lines that an error
-// reports, or a line of a cell. A line of a cell is not a whole row, with the address where the other rows have theirs.
+// Every line of a file has an address of its own. Whatever the quotes in it mean, each line is a row, or one of the
+// lines that an error reports, or a line of a cell. A line of a cell is not a whole row, with the address where the
+// other rows have theirs.
 func TestReader_LosesNoRow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/installation"
 )
 
-// A copy of a database becomes an installation that sends nothing, delivers no webhook and refuses the storage of the original. It is
-// refused while programs run, and then changes nothing.
+// A copy of a database becomes an installation that sends nothing, delivers no webhook and refuses the storage of the
+// original. It is refused while programs run, and then changes nothing.
 func TestInstallation_Detach(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)

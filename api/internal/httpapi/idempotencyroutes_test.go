@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Every POST either supports an Idempotency-Key, has the same effect when it is repeated, or refuses the key: a client that relies
-// on it must not repeat the request.
+// Every POST either supports an Idempotency-Key, has the same effect when it is repeated, or refuses the key: a client
+// that relies on it must not repeat the request.
 func TestIdempotencyKey_OfEveryPost(t *testing.T) {
 	t.Parallel()
 	const supported, harmless, others = "supported", "a second run is refused or changes nothing", "other systems call it"

@@ -22,8 +22,9 @@ func (f *finder) person() Person {
 	return f.result(traces, f.identify(traces, ofSeveral))
 }
 
-// identify returns the ids of the person: those with which the search begins, and those that occur with the person's number or with
-// another of these ids. Ids of several people, and ids that may belong to a person with another number, are excluded.
+// identify returns the ids of the person: those with which the search begins, and those that occur with the person's
+// number or with another of these ids. Ids of several people, and ids that may belong to a person with another number,
+// are excluded.
 func (f *finder) identify(traces identities, ofSeveral map[uuid.UUID]bool) knownIDs {
 	ids, owners := knownIDs{map[uuid.UUID]bool{}, map[string]bool{}}, f.owners(traces)
 	for _, id := range f.recipients {

@@ -42,7 +42,8 @@ UPDATE webhook_endpoints SET
     status = 'DISABLED', disabled_reason = 'OPERATOR', disabled_at = coalesce(disabled_at, now()), lease_token = NULL, lease_until = NULL, updated_at = now()
 WHERE disabled_reason IS DISTINCT FROM 'OPERATOR'`
 
-// DisableAllIn disables the endpoints of all companies as DisableAs does, without an event for each, and returns how many it has changed.
+// DisableAllIn disables the endpoints of all companies as DisableAs does, without an event for each, and returns how
+// many it has changed.
 func DisableAllIn(ctx context.Context, tx *sqlx.Tx) (int, error) {
 	n, err := audit.Affected(tx.ExecContext(ctx, disableAllSQL))
 	if errors.Is(err, audit.ErrUnchanged) {

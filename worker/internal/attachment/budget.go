@@ -21,8 +21,9 @@ const (
 	budgetWaiters = 2
 )
 
-// budget limits the emails with attachments or large bodies that are in flight: their bytes, so that memory is bounded, and the
-// number of those with attachments, so that slow uploads and a slow storage leave half of the worker's concurrency to other emails.
+// budget limits the emails with attachments or large bodies that are in flight: their bytes, so that memory is bounded,
+// and the number of those with attachments, so that slow uploads and a slow storage leave half of the worker's
+// concurrency to other emails.
 type budget struct {
 	bytes  int64
 	emails func() int // the most with attachments at once
@@ -56,13 +57,13 @@ func newBudget(emails func() int) *budget {
 	return &budget{bytes: budgetBytes, emails: emails, wait: budgetWait, own: map[uuid.UUID]*share{}, freed: make(chan struct{})}
 }
 
-// weight is the memory of an email with attachments and a body of these sizes: the content, its copy in a buffer of the AWS SDK
-// that grows by doubling (attachments in base64), and what the collector has not freed yet. It was measured with files of 5 MiB and
-// bodies of 1 MiB: six bodies in flight cost 65 MiB, nine 87.
+// weight is the memory of an email with attachments and a body of these sizes: the content, its copy in a buffer of the
+// AWS SDK that grows by doubling (attachments in base64), and what the collector has not freed yet. It was measured
+// with files of 5 MiB and bodies of 1 MiB: six bodies in flight cost 65 MiB, nine 87.
 func weight(files, body int64) int64 { return 6*files + 8*body }
 
-// errBusy: there is no room. errReserved: the email has a reservation, but no room became free in time. It keeps the reservation for
-// returnTime.
+// errBusy: there is no room. errReserved: the email has a reservation, but no room became free in time. It keeps the
+// reservation for returnTime.
 var (
 	errBusy     = errors.New("no memory or slot for the attachments or the body")
 	errReserved = errors.New("no memory or slot for the attachments or the body yet; the reservation is kept")

@@ -36,7 +36,8 @@ type Store interface {
 // ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
 var ErrUnavailable = errors.New("attachments cannot be read now")
 
-// errSlow is the ErrUnavailable of files that were being read when readTime was over. The storage works: it has sent data until then.
+// errSlow is the ErrUnavailable of files that were being read when readTime was over. The storage works: it has sent
+// data until then.
 var errSlow = fmt.Errorf("%w: reading takes too long", ErrUnavailable)
 
 // NotTriedError is the ErrUnavailable of an email for which the storage was not used, because reads for others had failed.

@@ -212,8 +212,8 @@ func TestLoad_OneFileIsNoOutage(t *testing.T) {
 	}
 }
 
-// A body and files take room together, so that the largest email goes alone. A body alone needs no place of those with attachments,
-// and no file storage.
+// A body and files take room together, so that the largest email goes alone. A body alone needs no place of those with
+// attachments, and no file storage.
 func TestReserve_Bodies(t *testing.T) {
 	t.Parallel()
 	l := New(Params{Store: oneFile{make([]byte, 10<<20)}, Bucket: &broken{err: blob.ErrUnavailable}, Concurrency: func() int { return 4 }})
@@ -278,7 +278,8 @@ func (k *known) ClearMissing(context.Context, uuid.UUID, uuid.UUID) error {
 	return nil
 }
 
-// A missing or damaged file is recorded, and its emails wait some minutes before they fail. When the file is back, so is its record.
+// A missing or damaged file is recorded, and its emails wait some minutes before they fail. When the file is back, so
+// is its record.
 func TestLoad_MissingFile(t *testing.T) {
 	t.Parallel()
 	company, owner, ring, content := uuid.New(), uuid.New(), ringOf(t, "k"), []byte("content")
@@ -352,7 +353,8 @@ func TestLoad_WrongStorage(t *testing.T) {
 	}
 }
 
-// A proxy in front of an S3 server answers each request with a page of its own: the storage is not available, and no file is damaged.
+// A proxy in front of an S3 server answers each request with a page of its own: the storage is not available, and no
+// file is damaged.
 func TestLoad_ProxyPage(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "gateway")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "gateway-secret")
@@ -394,8 +396,8 @@ func TestLoad_SlowIsNoOutage(t *testing.T) {
 	}
 }
 
-// Of the emails that meet an outage, those for which the storage was not tried have an error of their own: they are not logged one by one, and come
-// back less often the longer it lasts.
+// Of the emails that meet an outage, those for which the storage was not tried have an error of their own: they are not
+// logged one by one, and come back less often the longer it lasts.
 func TestLoad_NotTried(t *testing.T) {
 	t.Parallel()
 	l := New(Params{Store: oneFile{[]byte("x")}, Bucket: &broken{err: blob.ErrUnavailable}, Concurrency: func() int { return 8 }})

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// missingTime is how long a file must be missing or damaged until its emails fail. The storage may be a copy that lacks the newest
-	// files for a while after a failover, or a gateway may have ended a response early.
+	// missingTime is how long a file must be missing or damaged until its emails fail. The storage may be a copy that
+	// lacks the newest files for a while after a failover, or a gateway may have ended a response early.
 	missingTime = 5 * time.Minute
 	// missingDelay is the delay of an email whose file is found to be missing for the first time.
 	missingDelay = 10 * time.Second
@@ -28,8 +28,9 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return e.reason }
 
-// missing records that a file is missing, so that the api stores it again if its company sends it again, and returns a *MissingError.
-// An email waits as long as its file has been missing: 50,000 emails with one file are not tried again and again.
+// missing records that a file is missing, so that the api stores it again if its company sends it again, and returns a
+// *MissingError. An email waits as long as its file has been missing: 50,000 emails with one file are not tried again
+// and again.
 func (l *Loader) missing(ctx context.Context, company uuid.UUID, a file.Attachment, reason string) error {
 	age, known := a.MissingFor()
 	if age > file.MarkedFor {

@@ -14,8 +14,8 @@ import (
 // restTime is how long the storage is left alone after an outage was detected, except for one email at a time.
 const restTime = 5 * time.Second
 
-// Emails that wait for the storage are tried again after as long as the outage has lasted, within these limits. With a fixed delay, a
-// long outage with many waiting emails would load the database and the queue for nothing.
+// Emails that wait for the storage are tried again after as long as the outage has lasted, within these limits. With a
+// fixed delay, a long outage with many waiting emails would load the database and the queue for nothing.
 const (
 	minOutageDelay = 10 * time.Second
 	maxOutageDelay = 2 * time.Minute

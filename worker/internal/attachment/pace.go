@@ -19,9 +19,9 @@ const (
 	idleTime = 10 * time.Second
 )
 
-// pacing spreads the postponed emails of each lane over time: each is due one interval after the one before, and the interval
-// follows the time that the lane's emails take, shared by those in flight together. With a fixed delay, n waiting emails would come back n times for each that is
-// sent.
+// pacing spreads the postponed emails of each lane over time: each is due one interval after the one before, and the
+// interval follows the time that the lane's emails take, shared by those in flight together. With a fixed delay, n
+// waiting emails would come back n times for each that is sent.
 type pacing struct {
 	mu    sync.Mutex
 	lanes map[lane]*pace

@@ -62,7 +62,8 @@ func TestPacing_Lanes(t *testing.T) {
 	}
 }
 
-// Of 50,000 waiting emails about as many come back as can be sent: each one that comes back too early is dispatched and loaded for nothing.
+// Of 50,000 waiting emails about as many come back as can be sent: each one that comes back too early is dispatched and
+// loaded for nothing.
 func TestPacing_Backlog(t *testing.T) {
 	t.Parallel()
 	p, company, now := newPacing(), lane{company: uuid.New()}, time.Now()

@@ -131,8 +131,9 @@ func (b *Breaker) Answered(c Call) {
 // provider has answered another email since the previous failure: then only the account's API may
 // be down.
 //
-// An ambiguous Park opens the breaker, unless one of the same sender or email has done so before, in any process, and the account
-// has accepted another email since: then the attempt counts. A single sender that the account may not use does not stop the others.
+// An ambiguous Park opens the breaker, unless one of the same sender or email has done so before, in any process, and
+// the account has accepted another email since: then the attempt counts. A single sender that the account may not use
+// does not stop the others.
 //
 // While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no attempt counts. A failure that
 // certainly concerns its sender alone suspends no process.

@@ -156,8 +156,8 @@ func TestWithhold_OnlyAfterUnreadableResponses(t *testing.T) {
 	expectWithheld("unreadable responses of another worker", true)
 }
 
-// A refusal that may concern only its sender opens the breaker once for all workers: after the account has accepted another sender's
-// probe, refusals of the first one are its own, also in workers that have not seen it before.
+// A refusal that may concern only its sender opens the breaker once for all workers: after the account has accepted
+// another sender's probe, refusals of the first one are its own, also in workers that have not seen it before.
 func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

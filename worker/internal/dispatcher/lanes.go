@@ -147,8 +147,8 @@ func (l *lanes) probeNamed(ctx context.Context) error {
 	return l.probe(ctx, l.probed, l.schedule.probes(l.probed, l.named))
 }
 
-// applyWakeups adds the lanes that wake-ups have named since its last call. It requests a listing if a wake-up named no lanes, and
-// while wake-ups do not arrive.
+// applyWakeups adds the lanes that wake-ups have named since its last call. It requests a listing if a wake-up named no
+// lanes, and while wake-ups do not arrive.
 func (l *lanes) applyWakeups() {
 	if l.wakes == nil {
 		l.request()

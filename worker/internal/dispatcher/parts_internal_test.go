@@ -165,7 +165,8 @@ func (s *takes) take(context.Context, []dispatch.LaneTake) (dispatch.Batch, erro
 
 func (s *takes) idle(context.Context) error { return nil }
 
-// A second concurrent batch is for lanes that have more rows than one takes: after a wake-up for a single email it would find none.
+// A second concurrent batch is for lanes that have more rows than one takes: after a wake-up for a single email it
+// would find none.
 func TestFeeder_SecondBatch(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[bool]int{false: 0, true: 1} {

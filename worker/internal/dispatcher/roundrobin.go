@@ -9,9 +9,9 @@ import (
 	"email-gateway/shared/store/dispatch"
 )
 
-// roundRobin shares the room on a queue among companies, and each company's part among its lanes, round-robin. It stores when each
-// company, and each lane of companies with more lanes than room, last had a turn, so that the others go first in the next
-// round.
+// roundRobin shares the room on a queue among companies, and each company's part among its lanes, round-robin. It
+// stores when each company, and each lane of companies with more lanes than room, last had a turn, so that the others
+// go first in the next round.
 type roundRobin struct {
 	turn      int64               // the last turn
 	companies map[uuid.UUID]int64 // last turn by company
@@ -120,7 +120,8 @@ func (t *roundRobin) admit(groups []group) {
 	t.used = used
 }
 
-// addRecipients adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is sufficient.
+// addRecipients adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is
+// sufficient.
 func (t *roundRobin) addRecipients(several bool, recipients map[uuid.UUID]int) {
 	if !several {
 		t.used = nil

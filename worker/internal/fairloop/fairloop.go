@@ -12,10 +12,10 @@ import (
 // that was added during a pass is listed, and so begins.
 const PassTime = time.Second
 
-// Pass calls work for the first item of each company, then for the second of each, and so on, in the order of items. After the
-// first turn of each company it ends as soon as it has lasted for limit. So a company with many items delays each of the others by
-// one item, and for no longer than limit those that were added meanwhile. Pass reports whether items are left: the caller lists
-// them again at once.
+// Pass calls work for the first item of each company, then for the second of each, and so on, in the order of items.
+// After the first turn of each company it ends as soon as it has lasted for limit. So a company with many items delays
+// each of the others by one item, and for no longer than limit those that were added meanwhile. Pass reports whether
+// items are left: the caller lists them again at once.
 func Pass[T any](items []T, company func(T) uuid.UUID, limit time.Duration, work func(T)) (left bool) {
 	type turn struct {
 		item   T

@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Schedule says when each item of a loop is due. After work of duration d an item is due again after 20 d, so a loop spends at most
-// a twentieth of its time on one item: counting the million entries of a mailing is followed by a longer pause than counting a
-// thousand.
+// Schedule says when each item of a loop is due. After work of duration d an item is due again after 20 d, so a loop
+// spends at most a twentieth of its time on one item: counting the million entries of a mailing is followed by a longer
+// pause than counting a thousand.
 type Schedule map[uuid.UUID]time.Time
 
 // RestPerWork is the pause as a multiple of the work's duration. maxRest limits the age of the

@@ -124,9 +124,10 @@ func (l *Limiter) Limit() int {
 	return limit
 }
 
-// Needed returns the emails in flight that this worker's share of the rate needs, in seconds of that share: the measured latency
-// with headroom, or less if the limit is lower. The queues' window has room for the average of all workers, so the minimum and the
-// spare of the limit are not included: all workers together send no more than the rate, however many they are.
+// Needed returns the emails in flight that this worker's share of the rate needs, in seconds of that share: the
+// measured latency with headroom, or less if the limit is lower. The queues' window has room for the average of all
+// workers, so the minimum and the spare of the limit are not included: all workers together send no more than the rate,
+// however many they are.
 func (l *Limiter) Needed() time.Duration {
 	l.mu.Lock()
 	latency := cmp.Or(l.latency, assumedLatency)

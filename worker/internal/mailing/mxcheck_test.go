@@ -36,8 +36,8 @@ func (d *silentDomains) Check(_ context.Context, domain string) (mx.Result, erro
 	return mx.Result{Valid: !strings.HasPrefix(domain, "gone")}, nil
 }
 
-// Name servers that do not answer end a job of a mailing after its time, so that other mailings have their turn. No domain is left
-// unchecked, and each job makes progress.
+// Name servers that do not answer end a job of a mailing after its time, so that other mailings have their turn. No
+// domain is left unchecked, and each job makes progress.
 func TestProcessor_SilentNameServers(t *testing.T) {
 	t.Parallel()
 	const checks = 16 // at once

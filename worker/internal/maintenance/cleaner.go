@@ -16,8 +16,9 @@ const (
 	cleanInterval = time.Hour
 	// cleanBatch limits a deletion to some tens of milliseconds.
 	cleanBatch = 1000
-	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a quarter of
-	// one connection's time, and vacuum keeps up. maxCleanRest limits the pause, so batches that take longer than 10 s use a larger part.
+	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a
+	// quarter of one connection's time, and vacuum keeps up. maxCleanRest limits the pause, so batches that take longer
+	// than 10 s use a larger part.
 	cleanRest    = 3
 	maxCleanRest = 30 * time.Second
 )

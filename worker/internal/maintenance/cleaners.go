@@ -192,12 +192,12 @@ type StoredFiles interface {
 	DeleteUnused(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
-// unusedAge is how long a file that no email attaches is kept after its last upload: a day, and the hour within which further uploads
-// are not recorded.
+// unusedAge is how long a file that no email attaches is kept after its last upload: a day, and the hour within which
+// further uploads are not recorded.
 const unusedAge = 25 * time.Hour
 
-// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round. The promotion of a standby that lacks
-// the commit restores a row, whose object must still be there: an email may attach the file again.
+// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round. The promotion of a
+// standby that lacks the commit restores a row, whose object must still be there: an email may attach the file again.
 func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
 	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
 	return retention.Cleaned{Count: gone, More: gone == fileBatch}, err

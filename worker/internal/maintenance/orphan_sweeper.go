@@ -65,10 +65,11 @@ type FileRows interface {
 	Exist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 }
 
-// OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or were killed after the file was
-// stored, those of rows that the cleaner of unused files deleted, those of an erasure that was killed after it deleted the row, and those of a mailing whose row records
-// that its file is deleted, which a rotation of keys that was killed may have stored again. It never deletes files with other
-// names. It also records the size of files whose mailing row lacks it, such as those of the previous release.
+// OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or were killed after the
+// file was stored, those of rows that the cleaner of unused files deleted, those of an erasure that was killed after it
+// deleted the row, and those of a mailing whose row records that its file is deleted, which a rotation of keys that was
+// killed may have stored again. It never deletes files with other names. It also records the size of files whose
+// mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
 	*service.Loop
 	log      *slog.Logger
@@ -221,9 +222,9 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 	return nil
 }
 
-// begun returns when an object came into the storage: when its upload began, or when it was copied there. Its id has the time of the
-// upload by Postgres's clock, which is the dispatcher's too: the clock of the storage may be hours behind. Ids of other versions are
-// not the api's.
+// begun returns when an object came into the storage: when its upload began, or when it was copied there. Its id has
+// the time of the upload by Postgres's clock, which is the dispatcher's too: the clock of the storage may be hours
+// behind. Ids of other versions are not the api's.
 func begun(id uuid.UUID, o blob.Object) time.Time {
 	if id.Version() != 7 {
 		return o.ModTime

@@ -46,8 +46,8 @@ const (
 
 // RescueStore has the database operations of the rescuer.
 type RescueStore interface {
-	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of these. LongEnqueued
-	// also returns for how long no email can be long enqueued.
+	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of
+	// these. LongEnqueued also returns for how long no email can be long enqueued.
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []dispatch.UnknownOutcome, earliest time.Time, err error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (dispatch.Enqueued, error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
@@ -174,10 +174,10 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	return err == nil && n > 0 && len(abandoned) == rescueBatch, err
 }
 
-// rescueTasks looks up the task of every email that has been ENQUEUED for long. Emails without a task return to the dispatcher.
-// The claim of an email prevents a second attempt by another task, so a mistake here costs a task and does not cause a
-// duplicate email. It does nothing while no email can be ENQUEUED for long: a search reads the fresh ones too, which are many during
-// a mailing.
+// rescueTasks looks up the task of every email that has been ENQUEUED for long. Emails without a task return to the
+// dispatcher. The claim of an email prevents a second attempt by another task, so a mistake here costs a task and does
+// not cause a duplicate email. It does nothing while no email can be ENQUEUED for long: a search reads the fresh ones
+// too, which are many during a mailing.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	if time.Now().Before(r.noneLong) {
 		return nil

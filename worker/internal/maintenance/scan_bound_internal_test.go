@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A scan begins a minute before the earliest deadline found last, and without a bound after a pause in proportion to the duration of
-// the last such scan.
+// A scan begins a minute before the earliest deadline found last, and without a bound after a pause in proportion to
+// the duration of the last such scan.
 func TestScanBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -127,8 +127,8 @@ func (p *Pacer) Rate() float64 { return p.last.Load().rate(p.FullRate(), p.now()
 // Changed returns a channel that receives a value after this process or another one has cut the rate.
 func (p *Pacer) Changed() <-chan struct{} { return p.changed }
 
-// SetProcesses sets the number of processes that share the rate. A process fetches tokens for its share, and uses only that during
-// a Redis outage.
+// SetProcesses sets the number of processes that share the rate. A process fetches tokens for its share, and uses only
+// that during a Redis outage.
 func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }

@@ -37,8 +37,9 @@ func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt, bo
 	return false, nil
 }
 
-// reserveRendered reserves memory anew if the body of a mailing's email is larger than estimated: its values may make it much larger
-// than the templates. The estimate of the next emails follows. The body of any other email has its size already.
+// reserveRendered reserves memory anew if the body of a mailing's email is larger than estimated: its values may make
+// it much larger than the templates. The estimate of the next emails follows. The body of any other email has its size
+// already.
 func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	size := int64(len(a.html) + len(a.text))
 	if a.shared == nil {
@@ -56,8 +57,8 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 	return p.reserve(ctx, log, a, size)
 }
 
-// loadAttachments reads the attachments before the email is claimed, so that it costs neither an attempt nor a part of the lease if
-// they cannot be read now.
+// loadAttachments reads the attachments before the email is claimed, so that it costs neither an attempt nor a part of
+// the lease if they cannot be read now.
 func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	if a.need(0).Count == 0 {
 		return false, nil

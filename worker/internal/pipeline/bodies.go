@@ -56,7 +56,8 @@ type bodies struct {
 	templates Templates
 	ready     *template.Cache[uuid.UUID, *body]
 	reads     singleflight.Group // by mailing
-	// parsing limits how many templates are parsed at once: a parse occupies a processor, and several times the memory of its result.
+	// parsing limits how many templates are parsed at once: a parse occupies a processor, and several times the memory
+	// of its result.
 	parsing chan struct{}
 }
 

@@ -62,8 +62,8 @@ func TestBodies_ConcurrentMisses(t *testing.T) {
 	}
 }
 
-// As many mailings as a company may have running at once, each with large templates, take turns without being parsed for each email.
-// More of them stay within the memory, and do not evict another company's.
+// As many mailings as a company may have running at once, each with large templates, take turns without being parsed
+// for each email. More of them stay within the memory, and do not evict another company's.
 func TestBodies_ManyMailings(t *testing.T) {
 	t.Parallel()
 	templates := &countedTemplates{made: tagged(6400)}

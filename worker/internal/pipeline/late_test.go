@@ -147,8 +147,8 @@ func TestHandle_LateRetryWaitsForNoTask(t *testing.T) {
 	}
 }
 
-// suspended claims emails as on a machine that is suspended right after the claim: its wall clock is then ahead, and its monotonic
-// clock has stood still.
+// suspended claims emails as on a machine that is suspended right after the claim: its wall clock is then ahead, and
+// its monotonic clock has stood still.
 type suspended struct {
 	pipeline.Advancer
 	length time.Duration

@@ -89,8 +89,8 @@ func TestMailing_RenderedAtSend(t *testing.T) {
 	}
 }
 
-// The job of a mailing's test email names the mailing. Its unsubscribe link is made when it is sent, and it waits for the settings
-// that the link needs.
+// The job of a mailing's test email names the mailing. Its unsubscribe link is made when it is sent, and it waits for
+// the settings that the link needs.
 func TestMailing_TestEmail(t *testing.T) {
 	t.Parallel()
 	mailing := uuid.Must(uuid.NewV7())

@@ -175,8 +175,8 @@ func TestMailing_LargeBody(t *testing.T) {
 	}
 }
 
-// Values that make a body much larger than its templates: the first email reserves memory anew for what was rendered, and later ones
-// reserve as much at once.
+// Values that make a body much larger than its templates: the first email reserves memory anew for what was rendered,
+// and later ones reserve as much at once.
 func TestMailing_LargeValues(t *testing.T) {
 	t.Parallel()
 	room := &countedRoom{}

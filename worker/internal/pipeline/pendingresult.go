@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/outbox"
 )
 
-// PendingResults stores results that Postgres has not confirmed where a dispatcher finds them. Without it a dispatcher would end the
-// attempt with an unknown outcome after its lease, although this worker knows the outcome.
+// PendingResults stores results that Postgres has not confirmed where a dispatcher finds them. Without it a dispatcher
+// would end the attempt with an unknown outcome after its lease, although this worker knows the outcome.
 type PendingResults interface {
 	Store(ctx context.Context, t outbox.Transition) error
 	// Remove reports whether a dispatcher has recorded the result.

@@ -40,8 +40,9 @@ func newRecorder(p *Params, postponer *postponer) *recorder {
 //     answered.
 //   - While another transaction has locked the email, it repeats the write in the background, if there is a slot. applied is then
 //     false.
-//   - If the database refuses an acceptance, because of a fault of the schema or of this program, it repeats the write in the same
-//     way for refusedTime, since the email would be sent again without it. Any other refused write is an error.
+//   - If the database refuses an acceptance, because of a fault of the schema or of this program, it repeats the write
+//     in the same way for refusedTime, since the email would be sent again without it. Any other refused write is an
+//     error.
 //   - If the lease ran out and another attempt has changed the email, it ignores a failure, and applied is false. It records an
 //     acceptance, unless there is one already.
 //

@@ -63,8 +63,8 @@ func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) e
 	return nil
 }
 
-// endUnclaimed ends an email that was not claimed. It is not applied if the email is locked, or was changed since it was loaded: its
-// task is then postponed or dropped.
+// endUnclaimed ends an email that was not claimed. It is not applied if the email is locked, or was changed since it
+// was loaded: its task is then postponed or dropped.
 func (p *Pipeline) endUnclaimed(ctx context.Context, log *slog.Logger, a *attempt, t outbox.Transition) (applied bool, err error) {
 	done, err := p.Advancer.Advance(ctx, t)
 	switch {

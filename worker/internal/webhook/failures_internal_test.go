@@ -11,7 +11,8 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// The wait of an endpoint doubles from 1 s to 1 min. It begins anew when the endpoint was served, by this process or long after by another one.
+// The wait of an endpoint doubles from 1 s to 1 min. It begins anew when the endpoint was served, by this process or
+// long after by another one.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -67,8 +67,8 @@ func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempt
 	return again
 }
 
-// mustGiveUp reports whether a refused attempt is the last one: open deliveries have stopped the cursor, and the endpoint has accepted
-// others since the delivery was created. An attempt before the scheduled time does not count.
+// mustGiveUp reports whether a refused attempt is the last one: open deliveries have stopped the cursor, and the
+// endpoint has accepted others since the delivery was created. An attempt before the scheduled time does not count.
 func mustGiveUp(r hooks.Round, d hooks.Delivery, o Outcome) bool {
 	return o.Refused() && d.ScheduledAt == nil && r.Open >= hooks.MaxOpen && r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt)
 }
@@ -143,8 +143,8 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 }
 
 // deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was
-// not attempted gets one if a later event was: otherwise the later event would be sent again. again means that the events may have rows of
-// failed deliveries.
+// not attempted gets one if a later event was: otherwise the later event would be sent again. again means that the
+// events may have rows of failed deliveries.
 func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage, again bool) (record hooks.Result, handled hooks.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {
@@ -184,7 +184,8 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	return record, handled
 }
 
-// record commits the result of a round, unless its failures are this worker's fault: errCutOff. It returns more, or false if the endpoint was disabled or gets a pause.
+// record commits the result of a round, unless its failures are this worker's fault: errCutOff. It returns more, or
+// false if the endpoint was disabled or gets a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
 	if excused, err := s.excused(ctx, r); excused || err != nil {
 		return false, cmp.Or(err, errCutOff)

@@ -321,7 +321,8 @@ func TestSender_RefusesPrivateAddresses(t *testing.T) {
 	}
 }
 
-// No request reaches a network that the operator refuses, by a name or by a literal address, also if private addresses are permitted.
+// No request reaches a network that the operator refuses, by a name or by a literal address, also if private addresses
+// are permitted.
 func TestSender_RefusedNetworks(t *testing.T) {
 	t.Parallel()
 	reached := atomic.Bool{}

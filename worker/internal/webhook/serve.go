@@ -32,8 +32,8 @@ type server struct {
 	replayed bool
 }
 
-// serve serves an endpoint until nothing is due, or its turn is over. ErrLeaseLost: the endpoint is disabled, deleted or served by
-// another process, or this process stops.
+// serve serves an endpoint until nothing is due, or its turn is over. ErrLeaseLost: the endpoint is disabled, deleted
+// or served by another process, or this process stops.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

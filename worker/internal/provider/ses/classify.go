@@ -94,8 +94,8 @@ func classifyAnswer(err error, r request) *provider.Failure {
 	return classifySilence(err, r.complete)
 }
 
-// classifySilence classifies calls without a response. SES has not accepted a request that was not sent as a whole; of one that may
-// have been, the outcome is unknown.
+// classifySilence classifies calls without a response. SES has not accepted a request that was not sent as a whole; of
+// one that may have been, the outcome is unknown.
 func classifySilence(err error, complete bool) *provider.Failure {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError

@@ -74,8 +74,8 @@ func reads(then func(net.Conn)) func(*testing.T) endpoint {
 	}
 }
 
-// partly reads the header of a request and the beginning of its body, and counts it. then is what happens next; nil = nothing, until
-// the test ends.
+// partly reads the header of a request and the beginning of its body, and counts it. then is what happens next; nil =
+// nothing, until the test ends.
 func partly(then func(net.Conn)) func(*testing.T) endpoint {
 	return func(t *testing.T) endpoint {
 		seen := new(atomic.Int32)

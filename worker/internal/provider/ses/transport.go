@@ -76,8 +76,8 @@ var errSuspended = fmt.Errorf("the machine was suspended during the call, before
 // Do makes one round trip. The trace is attached here, not to the context given to the SDK: that
 // context is also used for the calls that fetch credentials, whose connections are irrelevant.
 //
-// If the machine was suspended until after the deadline of the call, its connection is closed before anything is written, and the rest
-// of a large body is not sent: the lease of the email may be over.
+// If the machine was suspended until after the deadline of the call, its connection is closed before anything is
+// written, and the rest of a large body is not sent: the lease of the email may be over.
 func (t transport) Do(r *http.Request) (*http.Response, error) {
 	if err := inMemory(r); err != nil {
 		return nil, err

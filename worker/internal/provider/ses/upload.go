@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// upload is the body of a request of known length. It proves that a request was not sent as a whole: net/http can have sent only what
-// it has read, and reads nothing after end. SES does not accept a part of a request: it has fewer bytes than its header says, and its
-// signature is that of the whole body.
+// upload is the body of a request of known length. It proves that a request was not sent as a whole: net/http can have
+// sent only what it has read, and reads nothing after end. SES does not accept a part of a request: it has fewer bytes
+// than its header says, and its signature is that of the whole body.
 type upload struct {
 	io.ReadCloser
 	suspended func() bool // the machine was suspended until after the deadline of the call

@@ -25,8 +25,8 @@ func (c *counted) Used(time.Time)        { c.used++ }
 func (c *counted) Begin() (at time.Time) { return at }
 func (c *counted) End()                  {}
 
-// A restarted Redis does not know the script that takes a task: the script is sent again by EVAL,
-// under the same admission. After a task the next one is taken without a look at the queue, and an empty queue needs no admission.
+// A restarted Redis does not know the script that takes a task: the script is sent again by EVAL, under the same
+// admission. After a task the next one is taken without a look at the queue, and an empty queue needs no admission.
 func TestAdmitted_Scripts(t *testing.T) {
 	t.Parallel()
 	i, server := newIdling(t, time.Hour)

@@ -97,10 +97,10 @@ func (s *subscriber) announced() <-chan struct{} {
 	return s.next
 }
 
-// pollDelayer is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes a task until
-// tasks are announced, or for maxIdle. asynq itself only polls at an interval. After an error, which asynq answers with the next
-// script, it waits too: a Redis that is full or lost its replica refuses tens of thousands of scripts per second. One goroutine
-// per Server takes tasks.
+// pollDelayer is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes
+// a task until tasks are announced, or for maxIdle. asynq itself only polls at an interval. After an error, which asynq
+// answers with the next script, it waits too: a Redis that is full or lost its replica refuses tens of thousands of
+// scripts per second. One goroutine per Server takes tasks.
 type pollDelayer struct {
 	redis.UniversalClient
 	subscriber *subscriber
@@ -148,8 +148,8 @@ func (p *pollDelayer) Eval(ctx context.Context, script string, keys []string, ar
 	return p.count(answer)
 }
 
-// wait blocks if the last poll failed or the last polls found all queues empty, and returns how long. Two rounds of polls begin at
-// least announceEvery apart, whatever the number of publishers.
+// wait blocks if the last poll failed or the last polls found all queues empty, and returns how long. Two rounds of
+// polls begin at least announceEvery apart, whatever the number of publishers.
 func (p *pollDelayer) wait() (waited time.Duration) {
 	from := time.Now()
 	if p.refusal > 0 {

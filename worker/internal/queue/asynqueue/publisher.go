@@ -4,9 +4,10 @@
 // The retries, deadlines and archive of asynq decide nothing: Postgres counts the tries, and stores the deadline and the dead
 // letters.
 //
-// A Redis that is full refuses writes: Reserve fails, so dispatchers take no rows, and emails wait in Postgres. The results of active
-// emails are recorded in Postgres in any case. Consumers pause for up to 0.5 s between scripts that Redis refuses (TestRedisFull of
-// scripts/e2e). If Redis is down, Reserve and the scripts fail in the same way, and RetryRoom leaves retries to Postgres.
+// A Redis that is full refuses writes: Reserve fails, so dispatchers take no rows, and emails wait in Postgres. The
+// results of active emails are recorded in Postgres in any case. Consumers pause for up to 0.5 s between scripts that
+// Redis refuses (TestRedisFull of scripts/e2e). If Redis is down, Reserve and the scripts fail in the same way, and
+// RetryRoom leaves retries to Postgres.
 package asynqueue
 
 import (

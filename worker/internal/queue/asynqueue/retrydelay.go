@@ -20,8 +20,8 @@ const (
 // most 0.5 s before and 0.75 s after its time, which includes the forward interval, plus the pickup interval.
 const rounding = 500 * time.Millisecond
 
-// retryDelay is asynq's RetryDelayFunc for a task that was delivered n times before. A handler's *queue.RetryLater reaches asynq as
-// its result.
+// retryDelay is asynq's RetryDelayFunc for a task that was delivered n times before. A handler's *queue.RetryLater
+// reaches asynq as its result.
 func retryDelay(n int, err error, _ *asynq.Task) time.Duration {
 	var later *queue.RetryLater
 	if errors.As(err, &later) {

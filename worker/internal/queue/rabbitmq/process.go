@@ -32,8 +32,9 @@ type result struct {
 	err      error
 }
 
-// process runs the handler on a batch and acts on the results. It ends the deliveries first if Postgres cannot be used, or if tasks of a
-// DLQ failed: those that it returns to the queue would be delivered to this consumer again immediately.
+// process runs the handler on a batch and acts on the results. It ends the deliveries first if Postgres cannot be used,
+// or if tasks of a DLQ failed: those that it returns to the queue would be delivered to this consumer again
+// immediately.
 func (c *Consumer) process(t *channelTasks, batch []amqp.Delivery) {
 	results := make([]result, len(batch))
 	tasks := make([]queue.Task, len(batch))
@@ -163,9 +164,10 @@ func (c *Consumer) tryRepublish(ctx context.Context, failed []result, deadline t
 	return rest, err
 }
 
-// republish retries until the broker has confirmed the message. It gives up after the deadline, and when the channel of the delivery has ended or the consumer stops: the task then returns to the queue. A task that is returned earlier
-// would be redelivered immediately, before all others, and count for the delivery limit, which is for tasks that kill their
-// consumers.
+// republish retries until the broker has confirmed the message. It gives up after the deadline, and when the channel of
+// the delivery has ended or the consumer stops: the task then returns to the queue. A task that is returned earlier
+// would be redelivered immediately, before all others, and count for the delivery limit, which is for tasks that kill
+// their consumers.
 func (c *Consumer) republish(ctx context.Context, deadline time.Time, to Queue, message amqp.Publishing, logOnce *sync.Once) error {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		sending, cancel := context.WithTimeout(context.Background(), republishTime)

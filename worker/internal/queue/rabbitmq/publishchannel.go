@@ -211,8 +211,8 @@ func (c *publishChannel) confirmed(confirmation *amqp.DeferredConfirmation) bool
 	}
 }
 
-// awaitUnblocked delays messages while the broker accepts none. A message written meanwhile would be accepted after the alarm, and
-// published twice if its caller has given up and retries.
+// awaitUnblocked delays messages while the broker accepts none. A message written meanwhile would be accepted after the
+// alarm, and published twice if its caller has given up and retries.
 func (c *publishChannel) awaitUnblocked(ctx context.Context) error {
 	for {
 		_, unblocked := c.session.blocked()
