@@ -182,7 +182,7 @@ func TestCompose_Environment(t *testing.T) {
 	}
 }
 
-// The worker refuses ENVIRONMENT=production without AWS_REGION: a default here would send through a region that nobody has chosen.
+// The worker refuses ENVIRONMENT=production without AWS_REGION: with a default here, the worker would send through it.
 func TestCompose_NoRegionByDefault(t *testing.T) {
 	t.Parallel()
 	for name, s := range services(t) {
