@@ -328,3 +328,39 @@ func TestContract_IsServed(t *testing.T) {
 
 // escape is for a query string's values.
 func escape(value string) string { return url.QueryEscape(value) }
+
+// An item of a batch has the fields of a send, except that its attachments are stored files.
+func TestContract_BatchItem(t *testing.T) {
+	t.Parallel()
+	schemas := load().Components.Schemas
+	for item, of := range map[string]string{"BatchItem": "SendRequest", "StoredAttachment": "Attachment"} {
+		want, got := fieldsOf(t, schemas[of].Value), fieldsOf(t, schemas[item].Value)
+		for name, schema := range want {
+			switch {
+			case name == "content" && got[name] == "", name == "attachments" && got[name] != schema:
+			case got[name] != schema:
+				t.Errorf("%s.%s is %s, that of a send %s", item, name, got[name], schema)
+			}
+			delete(got, name)
+		}
+		if len(got) > 0 {
+			t.Errorf("%s has fields that a send lacks: %v", item, got)
+		}
+	}
+}
+
+// fieldsOf returns the schemas of an object's fields without their descriptions.
+func fieldsOf(t *testing.T, object *openapi3.Schema) map[string]string {
+	t.Helper()
+	fields := map[string]string{}
+	for name, field := range object.Properties {
+		schema := *field.Value
+		schema.Description = ""
+		text, err := json.Marshal(schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields[name] = string(text)
+	}
+	return fields
+}

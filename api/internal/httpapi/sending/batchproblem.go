@@ -11,7 +11,7 @@ import (
 // BatchTooLarge is the problem of a batch whose body is larger than reqbody.MaxBatch.
 var BatchTooLarge = problem.Problem{
 	Status: http.StatusRequestEntityTooLarge, Code: "BODY_TOO_LARGE",
-	Detail: fmt.Sprintf("the body is larger than %d bytes: send several batches", reqbody.MaxBatch),
+	Detail: fmt.Sprintf("the body is larger than %d bytes: send several batches, and store attachments with POST /v1/files", reqbody.MaxBatch),
 }
 
 var batchContentTooLarge = problem.Problem{
