@@ -129,6 +129,7 @@ GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), prove_log_partition
 -- The worker sends. It cannot read keys.
 GRANT SELECT                         ON companies, dispatch_lanes, stored_files, attachments TO gateway_worker;
 GRANT UPDATE (missing_since)         ON stored_files TO gateway_worker; -- whether it found the object
+GRANT UPDATE (paused_at)             ON dispatch_lanes TO gateway_worker; -- of a mailing that becomes FAILED
 GRANT INSERT                         ON dropped_tasks, mailing_marks TO gateway_worker;
 GRANT SELECT, INSERT                 ON email_events TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON ses_events, suppressions TO gateway_worker; -- events of SES from a queue

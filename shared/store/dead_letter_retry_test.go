@@ -268,14 +268,18 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 		return mailingID, letterOf(t, d, task)
 	}
 	mailingID, letter := failed("a.csv")
+	closed := `SELECT paused_at IS NOT NULL FROM dispatch_lanes WHERE mailing_id = $1`
+	if !ask[bool](t, d, closed, mailingID) {
+		t.Error("the emails of a FAILED mailing are still sent")
+	}
 	if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask[string](t, d, `SELECT concat_ws(' ', status, generation, (SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND payload ->> 'generation' = '2')) FROM mailings WHERE id = $1`, mailingID); got != "QUEUED 2 1" {
 		t.Errorf("the mailing: %s", got)
 	}
-	if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
-		t.Errorf("its dead letter: %s", got)
+	if got := resolved(t, d, letter.ID); got != "t retried api:key1" || ask[bool](t, d, closed, mailingID) {
+		t.Errorf("its dead letter: %s, or its lane is closed", got)
 	}
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "the mailing is QUEUED")
 

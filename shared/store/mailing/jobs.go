@@ -154,8 +154,9 @@ type FailedJob struct {
 	Last bool
 }
 
-// failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. It clears
-// counted_at of a mailing that becomes FAILED, which is then counted until its emails are final.
+// failJobSQL locks the mailing's row by primary key and waits $10 ms for each lock. It clears
+// counted_at of a mailing that becomes FAILED, which is then counted until its emails are final, and closes its lane (by the
+// unique index of dispatch_lanes), so that nothing of a FAILED mailing is sent until ResumeMailing opens the lane.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,
@@ -166,6 +167,9 @@ WITH failed AS (
 ), dead AS (
     INSERT INTO dead_letters (id, company_id, mailing_id, outbox_id, target, reason, attempts, last_error, payload)
     SELECT $6, company_id, id, $7, 'mailing.process', $8, attempts, error_message, $9 FROM failed WHERE $4
+), closed AS (
+    UPDATE dispatch_lanes l SET paused_at = coalesce(l.paused_at, now())
+    FROM failed f WHERE $4 AND l.company_id = f.company_id AND l.queue = 'email:send:low' AND l.mailing_id = f.id
 )
 SELECT id FROM failed`
 
