@@ -48,6 +48,12 @@ func TestAlerts(t *testing.T) {
 		if err := a.Check(); err != nil {
 			t.Error(err)
 		}
+		// Otherwise one installation would hide the outages of another one.
+		for _, taken := range regexp.MustCompile(`\b(sum|max|min|count|avg|group)\b(?: by \(([^)]*)\))?`).FindAllStringSubmatch(a.Expr, -1) {
+			if !strings.HasPrefix(taken[2], "installation") {
+				t.Errorf("%s: %s is not by installation", a.Alert, taken[0])
+			}
+		}
 		// GitHub's anchors are in lower case.
 		if want := "OPERATIONS.md#" + strings.ToLower(a.Alert); a.Annotations["runbook"] != want {
 			t.Errorf("%s: its runbook is %q, want %q", a.Alert, a.Annotations["runbook"], want)

@@ -48,9 +48,9 @@ func Described(root string) (map[string]Metric, error) {
 }
 
 // Known returns an error if a selector has a metric or a label that is not in the tables. job and
-// instance are Prometheus's own.
+// instance are Prometheus's own, installation is one that operators may give to targets.
 func Known(described map[string]Metric, s Selector) error {
-	labels := []string{"job", "instance"}
+	labels := []string{"job", "instance", "installation"}
 	m, ours := described[s.Metric]
 	switch {
 	case ours:
