@@ -68,5 +68,6 @@ var RenderLimits = Limits{ownMemory: 8 << 20, allMemory: 24 << 20, wait: 5 * tim
 // further item reserves up to 6 MiB (see templates.Use.Memory).
 var BatchRenderLimits = Limits{ownMemory: MaxBatch + 6<<20, allMemory: 3 * (MaxBatch + 6<<20), wait: 5 * time.Second}
 
-// MaxBody is the largest body (bytes): html and text at their limits, escaped, with some margin.
+// MaxBody is the largest body (bytes): html and text at their limits with some margin. If both are at their limits in a script
+// other than Latin, they must not be escaped as \uXXXX.
 const MaxBody = 2 << 20
