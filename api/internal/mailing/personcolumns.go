@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"email-gateway/api/internal/csvfile"
@@ -29,13 +30,21 @@ func (v *Validator) address(field []byte) (code string) {
 	ascii, err := mailbox.ASCII(text)
 	switch { // cloned, because an invalid entry must not retain the memory of the whole row
 	case err != nil:
-		v.entry.Email, v.entry.InvalidReason = strings.Clone(text), invalidSyntax
+		v.entry.Email, v.entry.InvalidReason = strings.Clone(strings.Map(printable, text)), invalidSyntax
 	case disposable.Domain(email.DomainOf(ascii)):
 		v.entry.Email, v.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
 	default:
 		v.entry.Email = ascii
 	}
 	return ""
+}
+
+// printable replaces control characters, which a terminal that shows the list of rows would execute.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // person reads the columns about the recipient. They have the limits of the send request's

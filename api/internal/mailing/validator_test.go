@@ -143,6 +143,7 @@ func TestValidator(t *testing.T) {
 		file      string
 		want      []string
 	}{
+		"control characters in an address": {plain, "email;nome\n\x1b]0;x\n\x1b@b;" + strings.Repeat("x", 200) + "\n", []string{"2 email INVALID_EMAIL", "3 \ufffd@b syntax"}},
 		"addresses": {plain, "email;nome\nana@example.com;Ana\n  bia@EXAMPLE.com ;B\n;x\nsemarroba;x\na@@b;x\nçá@example.com;x\nx@mailinator.com;x\nú@b\nzé@josé.example;x\nze@josé.example;x\n" +
 			strings.Repeat("a", 250) + "@b.example;x\n" + strings.Repeat("a", 70) + "@b.example;x\n", []string{
 			"2 ana@example.com", "3 bia@EXAMPLE.com", "4 email MISSING_EMAIL", "5 email INVALID_EMAIL", "6 a@@b syntax", "7 çá@example.com syntax",

@@ -49,7 +49,7 @@ every email. A file that was stored before is attached as ID=FILENAME: see gatew
 
 Repeating the same upload returns the first response, so an interrupted command can simply be
 repeated. A different upload needs a different name, unless the mailing was CANCELLED or has
-FAILED.
+FAILED: then resume it, because a new upload sends again what it has sent.
 
 --watch waits until the mailing is finished and shows the progress on standard error: a bar
 on a terminal, else lines. Interrupting it does not stop the mailing. The exit code is 1 if

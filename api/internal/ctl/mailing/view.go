@@ -195,6 +195,14 @@ func (v mailingView) unsuccessfulCounts() string {
 	return strings.Join(parts, ", ")
 }
 
+// retryable is the status of the rows that retry-failed sends again; if both exist, that of those that may need a correction.
+func (v mailingView) retryable() string {
+	if v.Failed > 0 {
+		return "FAILED"
+	}
+	return "EXPIRED"
+}
+
 // next suggests the next command, as a line to paste.
 func (v mailingView) next() string {
 	to := func(what, command string) string {
@@ -209,7 +217,7 @@ func (v mailingView) next() string {
 	case v.Status == mailingstore.Failed:
 		return to("retry its job after fixing the cause", "resume")
 	case v.Failed+v.Expired > 0 && (v.Status == mailingstore.Completed || v.Status == mailingstore.Sending):
-		return to("retry failed and expired emails", "retry-failed") + "\n" + to("see which these are and why", "rows --status FAILED")
+		return to("retry failed and expired emails", "retry-failed") + "\n" + to("see which these are and why", "rows --status "+v.retryable())
 	case v.Invalid > 0 && (v.DryRun || v.Status == mailingstore.Completed):
 		return to("see which lines are invalid", "verdicts")
 	}

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/email"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/mailingreport"
+	"email-gateway/shared/template"
 )
 
 // mailingRow is a row of a mailing's file with its result. A rejected row has neither address
@@ -204,7 +205,7 @@ func rowReason(r mailingreport.Row) string {
 // codeMeanings describes the codes of validation results.
 var codeMeanings = map[string]string{
 	mailing.CodeMissingEmail:    "the row has no address",
-	mailing.CodeInvalidEmail:    "the row's address has no @",
+	mailing.CodeInvalidEmail:    "the row's address has no @, or more than 254 characters",
 	"SYNTAX":                    "the address is not a valid email address",
 	"DISPOSABLE":                "the domain of the address is a disposable email domain",
 	"MX":                        "the domain of the address accepts no mail",
@@ -216,6 +217,8 @@ var codeMeanings = map[string]string{
 	mailing.CodeSubjectLength:   "the subject would be empty or longer than 150 characters",
 	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
 	mailing.CodeEmptyBody:       "the body would be empty",
+	template.CodeType:           "an empty cell has a declared default that is a list, where the template needs a text",
+	template.CodeTooMuch:        "the row makes the template evaluate more tags than the largest template has",
 	mailingstore.CodeEmptyField: "the column is empty, the template has no default for it, and emptyFields is reject",
 	csvfile.CodeWrongFieldCount: "the row has more fields than the header, ends before the column of the address, or has too few fields and follows a row with a broken quote",
 	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
