@@ -14,8 +14,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A copy of the database that gatewayctl installation detach has made harmless, with all other settings of the original: its programs
-// refuse the original's storage and Redis. With a Redis of its own it sends only after an operator has resumed sending.
+// A copy of the database that gatewayctl installation detach has made harmless, with all other settings of the
+// original: its programs refuse the original's storage and Redis. With a Redis of its own it sends only after an
+// operator has resumed sending.
 func TestCopy_Detached(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)

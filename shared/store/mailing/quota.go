@@ -171,8 +171,9 @@ WITH due AS MATERIALIZED (
 )
 SELECT id FROM cancelled`
 
-// CancelUnstarted cancels at most limit mailings that were uploaded as held and were never started. The age counts from the
-// upload, the last change or the start time, whichever is latest. Their files can be deleted at once: see retention.Store.DueFiles.
+// CancelUnstarted cancels at most limit mailings that were uploaded as held and were never started. The age counts from
+// the upload, the last change or the start time, whichever is latest. Their files can be deleted at once: see
+// retention.Store.DueFiles.
 func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
 	var cancelled []uuid.UUID
 	err := pg.Write(func(args []any) error {

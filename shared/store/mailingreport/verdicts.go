@@ -32,9 +32,9 @@ ORDER BY e.id, c.n`
 
 // MailingVerdicts yields the lines of a mailing that are not sent, with the reason, and the lines with an empty field,
 // ordered by line number. Lines that are not sent are rejected lines, duplicates and invalid entries; the column of an
-// invalid entry is that of the addresses, and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
-// empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is pg.ErrNotFound if the company has no
-// such mailing.
+// invalid entry is that of the addresses, and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that
+// is sent with empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is pg.ErrNotFound if
+// the company has no such mailing.
 func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailing.RejectedLine, error] {
 	return func(yield func(mailing.RejectedLine, error) bool) {
 		m, err := s.mailings.FindMailing(ctx, company, id)

@@ -36,7 +36,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// In the sandbox SES refuses recipients with the words for senders: such emails have a code of their own, and the state is reported.
+// In the sandbox SES refuses recipients with the words for senders: such emails have a code of their own, and the state
+// is reported.
 func TestAccount_Sandbox(t *testing.T) {
 	t.Parallel()
 	var production atomic.Bool

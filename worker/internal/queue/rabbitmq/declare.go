@@ -81,7 +81,8 @@ func deadLetters(to Queue) amqp.Table {
 	return arguments
 }
 
-// declare declares all missing parts of the topologies, after those of first. After a refusal, which closes the channel, the next parts are declared on a new one.
+// declare declares all missing parts of the topologies, after those of first. After a refusal, which closes the
+// channel, the next parts are declared on a new one.
 func (s *session) declare(first []part, topologies []Topology) (mismatches []Mismatch, err error) {
 	err = s.withTimeout(declareTime, func() error {
 		var channel *amqp.Channel
