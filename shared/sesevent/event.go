@@ -81,6 +81,7 @@ func Parse(notificationID, message string) (feedback.Feedback, error) {
 	f := feedback.Feedback{
 		NotificationID: notificationID, Kind: kind, SESMessageID: cut(e.Mail.MessageID, 200),
 		OutboxID: e.tag("outbox_id"), AttemptID: e.tag("attempt_id"), CompanyID: e.tag("company_id"),
+		InstallationID: e.tag("installation_id"),
 	}
 	found := e.content(kind)
 	f.OccurredAt = firstTime(found.at, e.Mail.Timestamp)

@@ -20,14 +20,16 @@ const (
 	outboxID  = "01990000-0000-7000-8000-000000000001"
 	attemptID = "11111111-2222-4333-8444-555555555555"
 	companyID = "01990000-0000-7000-8000-000000000002"
+
+	installationID = "8d7f2c1e-93a4-4c55-9a3e-5b1f0c2d7e61"
 )
 
 // message is an event in SES's format; object is the part after mail.
 func message(kind, object string) string {
 	return fmt.Sprintf(`{"eventType":%q,"mail":{"timestamp":"2026-11-21T10:00:00.000Z","messageId":"0100-1","source":"a@acme.example",
 		"destination":["ana@example.com"],"headersTruncated":"false","headers":[{"name":"From","value":"a@acme.example"}],
-		"tags":{"ses:operation":["SendEmail"],"outbox_id":[%q],"attempt_id":[%q],"company_id":[%q]}}%s}`,
-		kind, outboxID, attemptID, companyID, object)
+		"tags":{"ses:operation":["SendEmail"],"outbox_id":[%q],"attempt_id":[%q],"company_id":[%q],"installation_id":[%q]}}%s}`,
+		kind, outboxID, attemptID, companyID, installationID, object)
 }
 
 func TestParse_Kinds(t *testing.T) {
@@ -131,7 +133,8 @@ func TestParse_Kinds(t *testing.T) {
 			continue
 		}
 		if f.Kind != tt.kind || f.Event != tt.event || f.Suppress != tt.suppress || f.SESMessageID != "0100-1" || f.NotificationID != "sns-1" ||
-			f.OutboxID != uuid.MustParse(outboxID) || f.AttemptID != uuid.MustParse(attemptID) || f.CompanyID != uuid.MustParse(companyID) || f.OccurredAt.IsZero() {
+			f.OutboxID != uuid.MustParse(outboxID) || f.AttemptID != uuid.MustParse(attemptID) || f.CompanyID != uuid.MustParse(companyID) ||
+			f.InstallationID != uuid.MustParse(installationID) || f.OccurredAt.IsZero() {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if diff := cmp.Diff(tt.addresses, f.Addresses); diff != "" {

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/suppression"
@@ -46,6 +47,34 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM suppressions`); n != 0 {
 		t.Errorf("%d suppressions", n)
+	}
+}
+
+// A copy of a database has the ids of the original's emails: events of the emails that the original has sent are not applied.
+func TestRecordFeedback_CopyOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	detached, err := installation.New(d.Store.DB()).Detach(t.Context(), storetest.Because("restore drill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		sender  uuid.UUID
+		applied bool
+	}{
+		"sent by the copy":     {detached.ID, true},
+		"sent by the original": {detached.Before, false},
+		"sent without the tag": {uuid.Nil, true},
+	} {
+		id := d.Accept(t, company, nil)
+		f := deliveryReport(company, id, uuid.New(), func(f *feedback.Feedback) { f.InstallationID = tt.sender })
+		if r := recordFeedback(t, d, f); r.Unmatched == tt.applied {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if sent := readOutbox(t, d, id).Status == string(email.Sent); sent != tt.applied {
+			t.Errorf("%s: SENT is %v", name, sent)
+		}
 	}
 }
 

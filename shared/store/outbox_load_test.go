@@ -33,7 +33,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &outbox.LoadedEmail{
-		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, BreakerClosed: true,
+		ID: e.ID, CompanyID: company, InstallationID: ask[uuid.UUID](t, d, `SELECT id FROM installation`), RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, BreakerClosed: true,
 		Sender: e.Sender, HTML: e.HTML, Text: "Olá", AutoText: true, HTMLSHA256: e.HTMLSHA256, CheckerVersion: e.CheckerVersion, Delivery: email.AtMostOnce,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(outbox.LoadedEmail{}, "Payload", "ExpiresAt"), cmpopts.EquateEmpty()); diff != "" {

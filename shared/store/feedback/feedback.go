@@ -22,8 +22,8 @@ type Feedback struct {
 	Kind         string
 	SESMessageID string
 	// The email's tags; uuid.Nil = none.
-	OutboxID, AttemptID, CompanyID uuid.UUID
-	OccurredAt                     time.Time
+	OutboxID, AttemptID, CompanyID, InstallationID uuid.UUID
+	OccurredAt                                     time.Time
 	// Event is the event to add to the timeline; "" for a notification that only confirms
 	// that the email was accepted. Metadata belongs to the event and is equal for equal
 	// events: two notifications of the same event add one.
@@ -43,7 +43,7 @@ type Feedback struct {
 // Result is the effect of a Feedback.
 type Result struct {
 	// Repeated: the notification was applied before; nothing was changed. Unmatched: the company has no
-	// such email; the notification was recorded but not applied.
+	// such email, or another installation sent it; the notification was recorded but not applied.
 	Repeated, Unmatched bool
 	// PreviousStatus is the email's status before.
 	PreviousStatus email.Status

@@ -16,6 +16,7 @@ import (
 type LoadedEmail struct {
 	ID             uuid.UUID      `db:"id"`
 	CompanyID      uuid.UUID      `db:"company_id"`
+	InstallationID uuid.UUID      `db:"installation_id"`
 	RequestID      string         `db:"request_id"`
 	Status         email.Status   `db:"status"`
 	Attempts       int            `db:"attempts"`

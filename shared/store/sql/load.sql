@@ -1,7 +1,7 @@
 -- Generated from load.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Reads a group of emails for their attempts: email_outbox, dispatch_lanes, companies, mailing_entries, recipients,
--- recipient_intakes, suppressions and provider_gate, all by primary key. It locks nothing: the claim (advance.sql) checks
+-- recipient_intakes, suppressions, provider_gate and installation, all by primary key. It locks nothing: the claim (advance.sql) checks
 -- again what may have changed since.
 --
 -- LIMIT with a parameter and the CASE in the join keep the planner from beginning with email_outbox.
@@ -11,7 +11,7 @@
 --   $2   id                   uuid[]
 --
 -- EXPLAIN EXECUTE load (0, '{}');
-SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
+SELECT o.id, o.company_id, (SELECT id FROM installation WHERE singleton) AS installation_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
        l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
            AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) AS lane_open,

@@ -4,7 +4,10 @@
 -- already. It locks nothing: take_feedback.sql has locked the rows that could change. The outbox row may be purged. The log and
 -- the attempt may be missing: the claim that wrote them is lost after the promotion of a standby that had not received it.
 --
--- email_logs, email_outbox and dispatch_lanes are read by primary key, and the timeline, whose length is bounded, by the
+-- A copy of a database has the original's emails and companies, and "installation detach" gives it another installation id: an
+-- event is applied only by the installation that sent the email. Emails of earlier releases have no such tag.
+--
+-- email_logs, email_outbox, dispatch_lanes and installation are read by primary key, and the timeline, whose length is bounded, by the
 -- first column of its primary key.
 --
 -- Parameters; from $4 on, each array has one element per row:
@@ -13,12 +16,13 @@
 --   $3   last_id              uuid
 --   $4   outbox_id            uuid[]
 --   $5   company_id           uuid[]
---   $6   event                text[]
---   $7   metadata             jsonb[]
---   $8   stored               jsonb[]
---   $9   message_id           text[]
+--   $6   installation_id      uuid[]
+--   $7   event                text[]
+--   $8   metadata             jsonb[]
+--   $9   stored               jsonb[]
+--   $10  message_id           text[]
 --
--- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
@@ -29,11 +33,12 @@ SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, 
 FROM (SELECT * FROM unnest(
     $4::uuid[],  -- outbox_id
     $5::uuid[],  -- company_id
-    $6::text[],  -- event
-    $7::jsonb[], -- metadata
-    $8::jsonb[], -- stored
-    $9::text[]   -- message_id
-) AS t(outbox_id, company_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
+    $6::uuid[],  -- installation_id
+    $7::text[],  -- event
+    $8::jsonb[], -- metadata
+    $9::jsonb[], -- stored
+    $10::text[]  -- message_id
+) AS t(outbox_id, company_id, installation_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
 LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 LEFT JOIN LATERAL (
@@ -53,3 +58,4 @@ CROSS JOIN LATERAL (
       AND email_log_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
 ) e
 WHERE coalesce(o.company_id, l.company_id) = t.company_id
+  AND coalesce(t.installation_id = (SELECT id FROM installation WHERE singleton), true)

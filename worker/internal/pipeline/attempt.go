@@ -211,6 +211,7 @@ func (a *attempt) message() provider.Message {
 		From: a.row.Sender, To: a.job.To, CC: a.job.CC, BCC: a.job.BCC, ReplyTo: a.job.ReplyTo,
 		Subject: a.job.Subject, HTML: a.html, Text: a.text, Headers: headers, Attachments: a.attachments,
 		OutboxID: a.row.ID.String(), AttemptID: a.id.String(), CompanyID: a.row.CompanyID.String(),
+		InstallationID: a.row.InstallationID.String(),
 	}
 }
 

@@ -202,9 +202,13 @@ func TestHandle_SendsOnceWithEvents(t *testing.T) {
 	if got, want := b.events(t, id), timeline(firstTry, email.EventSent); !slices.Equal(got, want) {
 		t.Errorf("events = %v, want %v", got, want)
 	}
+	var installation string
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT id FROM installation`).Scan(&installation); err != nil {
+		t.Fatal(err)
+	}
 	m := b.sender.sent[0]
 	if m.From != "Acme <billing@acme.example>" || m.Headers["X-Order"] != "7" || m.Text != "Olá" || m.CC[0] != "cc@example.com" ||
-		m.OutboxID != id.String() || m.CompanyID != b.company.String() {
+		m.OutboxID != id.String() || m.CompanyID != b.company.String() || m.InstallationID != installation {
 		t.Errorf("message = %+v", m)
 	}
 	var ciphertext []byte

@@ -34,11 +34,12 @@ type Message struct {
 	// Attachments are sent in base64, so that they arrive unchanged.
 	Attachments []Attachment
 
-	// The three ids are sent to the provider as tags, so that its feedback can be matched to this
-	// attempt even if its answer was lost.
-	OutboxID  string
-	AttemptID string
-	CompanyID string
+	// The ids are sent to the provider as tags, so that its feedback can be matched to this
+	// attempt even if its answer was lost. A copy of the database differs from its original in InstallationID only.
+	OutboxID       string
+	AttemptID      string
+	CompanyID      string
+	InstallationID string
 }
 
 // Attachment is a file of a message.

@@ -83,9 +83,10 @@ func full() provider.Message {
 			"List-Unsubscribe":      "<https://mail.example/u/abc>",
 			"List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
 		},
-		OutboxID:  "0197b3a0-0000-7000-8000-000000000001",
-		AttemptID: "0197b3a0-0000-7000-8000-000000000002",
-		CompanyID: "0197b3a0-0000-7000-8000-000000000003",
+		OutboxID:       "0197b3a0-0000-7000-8000-000000000001",
+		AttemptID:      "0197b3a0-0000-7000-8000-000000000002",
+		CompanyID:      "0197b3a0-0000-7000-8000-000000000003",
+		InstallationID: "8d7f2c1e-93a4-4c55-9a3e-5b1f0c2d7e61",
 	}
 }
 
@@ -94,7 +95,7 @@ func bare() provider.Message {
 	m := full()
 	return provider.Message{
 		From: "pedidos@loja.example", To: m.To, Subject: "Oi", HTML: "<p>Oi</p>",
-		OutboxID: m.OutboxID, AttemptID: m.AttemptID, CompanyID: m.CompanyID,
+		OutboxID: m.OutboxID, AttemptID: m.AttemptID, CompanyID: m.CompanyID, InstallationID: m.InstallationID,
 	}
 }
 

@@ -68,6 +68,7 @@ func (r request) message() provider.Message {
 		From: r.FromEmailAddress, CC: r.Destination.CcAddresses, BCC: r.Destination.BccAddresses,
 		Subject: r.Content.Simple.Subject.text(), HTML: r.Content.Simple.Body.Html.text(), Text: r.Content.Simple.Body.Text.text(),
 		Headers: headers, OutboxID: tags["outbox_id"], AttemptID: tags["attempt_id"], CompanyID: tags["company_id"],
+		InstallationID: tags["installation_id"],
 	}
 	if len(r.Destination.ToAddresses) == 1 {
 		m.To = r.Destination.ToAddresses[0]

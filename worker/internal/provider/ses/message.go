@@ -107,6 +107,7 @@ func tags(m provider.Message) []types.MessageTag {
 		{"outbox_id", m.OutboxID},
 		{"attempt_id", m.AttemptID},
 		{"company_id", m.CompanyID},
+		{"installation_id", m.InstallationID},
 	} {
 		if tag.value != "" {
 			list = append(list, types.MessageTag{Name: aws.String(tag.name), Value: aws.String(tag.value)})

@@ -37,7 +37,7 @@ func TestRequest(t *testing.T) {
 	m.From = "Café São João <pedidos@café.com.br>"
 	m.To, m.CC, m.ReplyTo = "maria@bücher.example", []string{"Ana@A_B.example"}, "sac@CAFÉ.com.br"
 	m.Headers = map[string]string{"X-C": "3", "X-A": "1", "X-B": "2"}
-	m.CompanyID = ""
+	m.CompanyID, m.InstallationID = "", ""
 	if _, err := newSender(t, ses.Config{Endpoint: b.server.URL, ConfigurationSet: "news"}).Send(t.Context(), m); err != nil {
 		t.Fatalf("Send: %v", err)
 	}
