@@ -70,3 +70,25 @@ func TestIdempotencyKey_OfWebhook(t *testing.T) {
 		t.Errorf("%d endpoints, want 2", n)
 	}
 }
+
+// An endpoint that was changed since is still the result of the request that created it.
+func TestIdempotencyKey_OfChangedWebhook(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	create := func(body string) reply {
+		return g.do(t, call{Method: http.MethodPost, Path: webhooksPath, Body: body, Header: map[string]string{"Idempotency-Key": "k"}})
+	}
+	const body = `{"url": "https://erp.acme.example/hooks", "types": ["email.bounced"]}`
+	first := create(body).json(t)
+	change := `{"url": "https://erp.acme.example/v2", "types": [], "description": "ERP"}`
+	if r := g.do(t, call{Method: http.MethodPatch, Path: webhooksPath + "/" + first["id"].(string), Body: change}); r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	r := create(body)
+	if again := r.json(t); r.Status != http.StatusCreated || again["id"] != first["id"] || again["secret"] != first["secret"] || again["description"] != "ERP" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := create(change); r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, "IDEMPOTENCY_KEY_REUSED") {
+		t.Errorf("the fields that it has now: %d %s", r.Status, r.Body)
+	}
+}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +26,32 @@ failures, failing_since, last_success_at, last_failure_at, last_error, CASE WHEN
 open_deliveries, created_at, updated_at`
 
 // createSQL takes the company's first free slot, which it finds by webhook_endpoints_slot, and locks the new row. It
-// may run twice. If a concurrent run takes the same slot, it inserts nothing. The cursor starts at the newest event.
+// may run twice. If a concurrent run takes the same slot, or the company has an endpoint whose id has the same second half
+// (SameKey), it inserts nothing. The cursor starts at the newest event.
 const createSQL = `
 INSERT INTO webhook_endpoints (id, company_id, slot, url, description, types, secret_enc, feed_position)
 SELECT $1, $2, s.slot, $3, $4, $5, $6, (SELECT newest FROM event_positions)
 FROM generate_series(1, 20) AS s (slot)
 WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.company_id = $2 AND e.slot = s.slot)
+  AND NOT EXISTS (SELECT FROM webhook_endpoints same WHERE same.company_id = $2 AND substr(same.id::text, 20) = substr($1::uuid::text, 20))
 ORDER BY s.slot LIMIT 1
 ON CONFLICT DO NOTHING RETURNING ` + endpointColumns
 
-// Create stores a new endpoint, which receives events from now on. ErrTooManyEndpoints: nothing was stored.
+// KeyedID returns the id of an endpoint that is created with an Idempotency-Key. The first half is a hash of the request's body
+// and the second one of the company, route and key. So a repeated request is recognized without the endpoint's fields, which may
+// have changed, and without a stored response, which would contain the secret in plain text.
+func KeyedID(company uuid.UUID, route, key string, body []byte) uuid.UUID {
+	id := uuid.NewSHA1(company, []byte(route+"\x00"+key))
+	copy(id[:8], body)
+	id[6] = id[6]&0x0f | 0x80 // version 8: an id of the application's own format
+	return id
+}
+
+// SameKey reports whether two ids of a company were made for the same Idempotency-Key. Other ids differ in 62 random bits.
+func SameKey(a, b uuid.UUID) bool { return bytes.Equal(a[8:], b[8:]) }
+
+// Create stores a new endpoint, which receives events from now on. If the company has one with the same Idempotency-Key, it
+// returns that one. ErrTooManyEndpoints: nothing was stored.
 func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 	for range MaxEndpoints {
 		var made []Endpoint
@@ -46,13 +63,13 @@ func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 			return made[0], nil
 		}
 		all, err := s.List(ctx, e.CompanyID)
-		own := slices.IndexFunc(all, func(one Endpoint) bool { return one.ID == e.ID })
+		own := slices.IndexFunc(all, func(one Endpoint) bool { return SameKey(one.ID, e.ID) })
 		switch {
 		case err != nil && runs > 1: // an earlier run may have inserted the row
 			return Endpoint{}, fmt.Errorf("create webhook endpoint: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		case err != nil:
 			return Endpoint{}, err
-		case own >= 0: // database/sql repeated the INSERT, and the first one had succeeded
+		case own >= 0: // of an earlier request; or database/sql repeated the INSERT, and the first one had succeeded
 			return all[own], nil
 		case len(all) >= MaxEndpoints:
 			return Endpoint{}, ErrTooManyEndpoints

@@ -12,7 +12,7 @@ import (
 // Problems of requests about webhook endpoints.
 var (
 	noSuchEndpoint     = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no such webhook endpoint"}
-	keyReused          = problem.Problem{Status: http.StatusUnprocessableEntity, Code: "IDEMPOTENCY_KEY_REUSED", Detail: "a webhook endpoint was created with this Idempotency-Key and has other fields: use a new key for a new endpoint"}
+	keyReused          = problem.Problem{Status: http.StatusUnprocessableEntity, Code: "IDEMPOTENCY_KEY_REUSED", Detail: "a webhook endpoint was created with this Idempotency-Key and a different body: use a new key for a new endpoint"}
 	noSuchDelivery     = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "the webhook endpoint has no such delivery: only failed deliveries and tests are stored"}
 	noSuchReplay       = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "the webhook endpoint has no such replay"}
 	tooManyEndpoints   = problem.Problem{Status: http.StatusConflict, Code: "TOO_MANY_WEBHOOKS", Detail: fmt.Sprintf("the company has %d webhook endpoints, which is the maximum: delete one first", webhook.MaxEndpoints)}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/httpapi/slots"
-	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store"
@@ -64,13 +62,13 @@ type endpointList struct {
 const createRoute = "POST /v1/webhooks"
 
 // Create creates an endpoint. Only this response, and a repeated one, show its secret. With an Idempotency-Key the id depends on
-// the key, so that a repeated request finds the endpoint: to store the response would be to store the secret in plain text.
+// the key and the body: see webhook.KeyedID.
 func (h *Handlers) Create(c *gin.Context) error {
-	key, err := accept.KeyWithoutSum(c.Request.Header, createRoute)
+	document, err := reqbody.ReadJSON(c)
 	if err != nil {
 		return err
 	}
-	document, err := reqbody.ReadJSON(c)
+	key, err := accept.KeyOf(c.Request.Header, createRoute, document, nil)
 	if err != nil {
 		return err
 	}
@@ -83,7 +81,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	}
 	company, id := reqctx.CompanyOf(c), uuidv7.New()
 	if key != nil {
-		id = uuid.NewSHA1(company, []byte(key.Route+"\x00"+key.Key))
+		id = webhook.KeyedID(company, key.Route, key.Key, key.Sum)
 	}
 	text, encrypted, err := h.newSecret(company)
 	if err != nil {
@@ -97,10 +95,10 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return problemOf(err)
 	}
+	if made.ID != id {
+		return keyReused
+	}
 	if !bytes.Equal(made.Secret, encrypted) { // an earlier request with the key has created it
-		if made.URL != request.URL || strictjson.Or(made.Description, "") != strictjson.Or(request.Description, "") || !slices.Equal(made.Types, request.Types) {
-			return keyReused
-		}
 		if text, err = h.ring.Open(company, made.Secret); err != nil {
 			return fmt.Errorf("decrypt webhook secret: %w", err)
 		}
