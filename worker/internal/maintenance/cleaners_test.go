@@ -636,7 +636,8 @@ func TestPartitioner_Postponed(t *testing.T) {
 	}
 }
 
-// The round after one that met a table in use begins after a minute, also if it was in use for every step of the round.
+// The round after one that met a table in use begins after a minute, also if it was in use for every step of the round, and if
+// the round failed too.
 func TestPartitioner_RetriesSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -650,7 +651,12 @@ func TestPartitioner_RetriesSoon(t *testing.T) {
 					<-time.After(200 * time.Millisecond)
 					return retention.DroppedPartition{}, fmt.Errorf("drop: %w", retention.ErrInUse)
 				},
-				missing: func(context.Context) ([]retention.MissingPartitions, error) { rounds.Add(1); return nil, nil },
+				missing: func(context.Context) ([]retention.MissingPartitions, error) {
+					if rounds.Add(1) <= 5 {
+						return nil, errors.New("broken")
+					}
+					return nil, nil
+				},
 			},
 		}))
 		<-time.After(20*time.Minute + 30*time.Second)

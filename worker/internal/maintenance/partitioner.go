@@ -78,7 +78,6 @@ func NewPartitioner(p PartitionerParams) *Partitioner {
 
 func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 	r.postponed = false
-	defer r.wakeLater()
 	for _, kept := range []struct {
 		log retention.Log
 		age time.Duration
@@ -92,7 +91,10 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 	// Measured even if another dispatcher or a lock prevented the creation of partitions.
 	missing, lookErr := r.params.Store.MissingLogPartitions(ctx)
 	r.setMissing(missing, lookErr)
-	return false, errors.Join(err, lookErr)
+	if err = errors.Join(err, lookErr); err == nil {
+		r.wakeLater()
+	}
+	return false, err
 }
 
 // setMissing sets the metric: NaN if err is not nil.
@@ -172,6 +174,7 @@ func (r *Partitioner) orLater(err error) error {
 
 // wakeLater wakes the loop once for a round in which anything was postponed. With a wake-up for each of up to four
 // postponed steps there would be more rounds every minute, until their lock requests blocked the logs nearly all the time.
+// A round that failed needs no wake-up: the loop repeats it after ErrorDelay.
 func (r *Partitioner) wakeLater() {
 	if !r.postponed {
 		return
