@@ -55,7 +55,7 @@ type Aggregate struct {
 // Template names a stored template and the data for it.
 type Template struct {
 	Name    string          `json:"name"`
-	Locale  *string         `json:"locale,omitempty"`  // nil = the default
-	Version *int            `json:"version,omitempty"` // nil = the published one
-	Data    json.RawMessage `json:"data,omitempty"`    // an object
+	Locale  *string         `json:"locale,omitempty" blank:"refused"` // nil = the default
+	Version *int            `json:"version,omitempty"`                // nil = the published one
+	Data    json.RawMessage `json:"data,omitempty"`                   // an object
 }

@@ -17,12 +17,21 @@ func TestBlankControl(t *testing.T) {
 	calls := map[string]call{
 		"mode": {Method: post, Path: "/v1/email/batch?mode=", Body: `{"emails":[` + emailBody(nil) + `]}`},
 	}
-	for _, field := range []string{"sendAt", "delivery", "dryRun", "start", "emptyFields", "autoText", "templateVersion"} {
+	for _, field := range []string{"sendAt", "delivery", "dryRun", "start", "emptyFields", "autoText", "templateLocale", "templateVersion", "test"} {
 		calls["part "+field] = uploadCall(t, given(part{name: field, value: " "}), nil)
 	}
 	for _, field := range []string{"sendAt", "delivery"} {
 		calls["field "+field] = call{Method: post, Path: "/v1/email/send", Body: emailBody(with(field, "\u200b"))}
 	}
+	template := call{Method: post, Path: "/v1/templates", Body: `{"name":"welcome","subject":"a","text":"a","publish":true}`}
+	if r := g.do(t, template); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	calls["field template.locale"] = call{Method: post, Path: "/v1/email/send", Body: emailBody(func(f fields) {
+		delete(f, "subject")
+		delete(f, "html")
+		f["template"] = fields{"name": "welcome", "locale": ""}
+	})}
 	for name, c := range map[string]call{
 		"reason of a removal":     {Method: remove, Path: "/v1/suppressions?address=ana@example.com&reason="},
 		"reason of a suppression": {Method: post, Path: "/v1/suppressions", Body: `{"address":"ana@example.com","reason":""}`},

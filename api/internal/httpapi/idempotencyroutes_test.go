@@ -9,23 +9,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// Every POST either supports an Idempotency-Key, has the same effect when it is repeated, or refuses the key: a client
-// that relies on it must not repeat the request.
+// Every POST supports an Idempotency-Key, refuses it, or ignores it. Only those ignore it that clients may repeat: a second run
+// changes nothing, or does what the README says.
 func TestIdempotencyKey_OfEveryPost(t *testing.T) {
 	t.Parallel()
-	const supported, harmless, others = "supported", "a second run is refused or changes nothing", "other systems call it"
+	const supported, harmless, retries, others = "supported", "a second run is refused or changes nothing", "a second run retries what has failed again", "other systems call it"
 	known := map[string]string{
 		"POST /v1/email/send": supported, "POST /v1/email/batch": supported, "POST /v1/recipients": supported, "POST /v1/webhooks": supported,
 		"POST /mailings": supported, "POST /v1/mailings": supported,
 		"POST /v1/files": harmless, "POST /v1/suppressions": harmless, "POST /v1/templates": harmless, "POST /v1/templates/{name}/publish": harmless,
-		"POST /v1/templates/{name}/preview": harmless, "POST /v1/email/{id}/cancel": harmless, "POST /v1/email/{id}/retry": harmless,
-		"POST /v1/aggregates/{type}/{id}/cancel": harmless, "POST /v1/dead-letters/{id}/retry": harmless, "POST /v1/dead-letters/{id}/discard": harmless,
+		"POST /v1/templates/{name}/preview": harmless, "POST /v1/email/{id}/cancel": harmless, "POST /v1/email/{id}/retry": retries,
+		"POST /v1/aggregates/{type}/{id}/cancel": harmless, "POST /v1/dead-letters/{id}/retry": retries, "POST /v1/dead-letters/{id}/discard": harmless,
 		"POST /v1/webhooks/{id}/enable": harmless, "POST /v1/webhooks/{id}/disable": harmless, "POST /v1/webhooks/{id}/rotate-secret": harmless,
-		"POST /v1/webhooks/{id}/deliveries/{delivery}/retry": harmless, "POST /v1/webhooks/{id}/test": "the receiver gets a second test",
+		"POST /v1/webhooks/{id}/deliveries/{delivery}/retry": retries, "POST /v1/webhooks/{id}/test": "the receiver gets a second test",
 		"POST /u/{token}": others, "POST /v1/ses/events": others,
 	}
-	for _, step := range []string{"start", "pause", "resume", "cancel", "retry-failed"} {
-		known["POST /mailings/{id}/"+step], known["POST /v1/mailings/{id}/"+step] = harmless, harmless
+	for step, effect := range map[string]string{"start": harmless, "pause": harmless, "resume": harmless, "cancel": harmless, "retry-failed": retries} {
+		known["POST /mailings/{id}/"+step], known["POST /v1/mailings/{id}/"+step] = effect, effect
 	}
 	g := start(t, nil)
 	for _, route := range g.Routes {

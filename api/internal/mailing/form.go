@@ -58,13 +58,15 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject}, true
 	case PartAttach:
 		return part{maxBytes: maxAttachments, verbatim: true}, true
-	case PartTags, PartTest:
+	case PartTags:
 		return part{maxBytes: maxSubject, list: true}, true
+	case PartTest:
+		return part{maxBytes: maxSubject, list: true, control: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartAutoText, PartVersion, PartDelivery, PartDryRun, PartStart, PartEmpty:
+	case PartSendAt, PartAutoText, PartLocale, PartVersion, PartDelivery, PartDryRun, PartStart, PartEmpty:
 		return part{maxBytes: 64, control: true}, true
-	case PartTemplate, PartLocale, PartEncoding, PartDelimiter:
+	case PartTemplate, PartEncoding, PartDelimiter:
 		return part{maxBytes: 64}, true // a template's name is that long
 	}
 	return part{}, false

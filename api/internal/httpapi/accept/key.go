@@ -57,8 +57,8 @@ func KeyWithoutSum(h http.Header, route string) (*Key, error) {
 	return &Key{Route: route, Key: key}, nil
 }
 
-// RefuseKey refuses the key of a request whose response is not stored, and which has another effect when it is repeated: its
-// client relies on the key. Requests that may be repeated anyway ignore a key, because some clients send one with each POST.
+// RefuseKey refuses the key of a request whose response is not stored, and which creates something new when it is repeated: its
+// client relies on the key. Other requests ignore a key, because some clients send one with each POST.
 func RefuseKey(c *gin.Context) error {
 	if _, sent := c.Request.Header["Idempotency-Key"]; sent {
 		return keyNotSupported
