@@ -8,7 +8,12 @@ import (
 
 const (
 	// provenSQL reads every endpoint and locks nothing. A worker that connects to no endpoint runs it once a minute.
-	provenSQL = `SELECT url FROM webhook_endpoints WHERE status = 'ENABLED' AND last_success_at IS NOT NULL ORDER BY last_success_at DESC LIMIT $1`
+	// It takes one endpoint of each company, because those of one company may all be on one host.
+	provenSQL = `
+SELECT url FROM (
+    SELECT DISTINCT ON (company_id) url, last_success_at FROM webhook_endpoints
+    WHERE status = 'ENABLED' AND last_success_at IS NOT NULL ORDER BY company_id, last_success_at DESC
+) newest ORDER BY last_success_at DESC LIMIT $1`
 
 	// excuseSQL locks one row by primary key. A failure that another process has recorded within $3 ms counts.
 	excuseSQL = `
@@ -16,7 +21,7 @@ UPDATE webhook_endpoints SET failing_since = now()
 WHERE id = $1 AND lease_token = $2 AND failing_since IS NOT NULL AND coalesce(last_failure_at < now() - $3 * interval '1 ms', true)`
 )
 
-// Proven returns the URLs of the enabled endpoints that have accepted events most recently.
+// Proven returns the URLs of the enabled endpoints that have accepted events most recently, one of each company.
 func (s *SenderStore) Proven(ctx context.Context, limit int) ([]string, error) {
 	var urls []string
 	if err := s.db.Select(ctx, &urls, provenSQL, limit); err != nil {

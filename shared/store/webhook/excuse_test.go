@@ -42,15 +42,25 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
-// The endpoints that have accepted events most recently come first; disabled ones and those that never have are left out.
+// The endpoints that have accepted events most recently come first, one of each company; disabled ones and those that never
+// have are left out.
 func TestProven(t *testing.T) {
 	t.Parallel()
 	d, s, sender := newStore(t)
-	for host, of := range map[string]string{
-		"a": `last_success_at = now() - interval '1 h'`, "b": `last_success_at = now()`, "c": `last_success_at = NULL`,
-		"d": `last_success_at = now(), status = 'DISABLED', disabled_at = now(), disabled_reason = 'OPERATOR'`, "e": `last_success_at = now() - interval '2 h'`,
+	two := d.Company(t)
+	for _, e := range []struct {
+		host    string
+		company uuid.UUID
+		set     string
+	}{
+		{"a", d.Company(t), `last_success_at = now() - interval '2 h'`},
+		{"b", two, `last_success_at = now()`},
+		{"older", two, `last_success_at = now() - interval '1 h'`},
+		{"never", d.Company(t), `last_success_at = NULL`},
+		{"disabled", d.Company(t), `last_success_at = now(), status = 'DISABLED', disabled_at = now(), disabled_reason = 'OPERATOR'`},
+		{"beyond", d.Company(t), `last_success_at = now() - interval '3 h'`},
 	} {
-		d.Run(t, `UPDATE webhook_endpoints SET url = $2, `+of+` WHERE id = $1`, newEndpoint(t, s, d.Company(t)), "https://"+host+".example")
+		d.Run(t, `UPDATE webhook_endpoints SET url = $2, `+e.set+` WHERE id = $1`, newEndpoint(t, s, e.company), "https://"+e.host+".example")
 	}
 	got, err := sender.Proven(t.Context(), 2)
 	if want := []string{"https://b.example", "https://a.example"}; err != nil || !slices.Equal(got, want) {

@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/url"
@@ -45,14 +47,14 @@ func newReach(silence time.Duration) *reach {
 	return r
 }
 
-// succeeded notes a connection.
+// succeeded notes a TLS handshake or a response.
 func (r *reach) succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.connected, r.hosts, r.companies, r.cutOff = time.Now(), map[string]bool{}, map[uuid.UUID]bool{}, time.Time{}
 }
 
-// failed notes an attempt without a response. It may have had a connection, which succeeded has noted.
+// failed notes an attempt without a response. It may have had a TLS handshake, which succeeded has noted.
 func (r *reach) failed(company uuid.UUID, host string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,28 +95,36 @@ func (r *reach) cutOffFor() time.Duration {
 	return max(time.Since(r.cutOff), 1)
 }
 
-// connect connects to the hosts of the URLs at the same time, without a request. reach notes a connection.
+// connect connects to the hosts of the URLs at the same time, without a request, until it succeeds with one.
 func (s *Sender) connect(ctx context.Context, urls []string) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil || s.policy.CheckURL(text) != nil {
-			continue
+		if u, err := url.Parse(text); err == nil && s.policy.CheckURL(text) == nil {
+			all.Go(func() {
+				if s.connectTo(ctx, u) == nil {
+					s.reach.succeeded()
+					cancel()
+				}
+			})
 		}
-		port := u.Port()
-		if port == "" {
-			port = u.Scheme
-		}
-		all.Go(func() {
-			if conn, err := s.dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port)); err == nil {
-				_ = conn.Close()
-				cancel() // one suffices
-			}
-		})
 	}
 	all.Wait()
+}
+
+// connectTo connects to the URL's host. With https the TLS handshake must succeed too.
+func (s *Sender) connectTo(ctx context.Context, u *url.URL) error {
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme))
+	dial := s.dialer.DialContext
+	if u.Scheme == "https" {
+		dial = (&tls.Dialer{NetDialer: s.dialer, Config: s.tls}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
 }
 
 // excused reports whether the failures of a round are this worker's fault. They then count against no delivery and no endpoint.

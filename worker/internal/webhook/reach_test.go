@@ -1,7 +1,12 @@
 package webhook_test
 
 import (
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,19 +33,31 @@ func (w *world) useNames(t *testing.T) {
 // accepted events.
 func TestService_CutOff(t *testing.T) {
 	t.Parallel()
+	up, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(up.Close)
+	t.Cleanup(secure.Close)
+	named := func(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
+	untrusted := named(secure.URL) // its certificate is for 127.0.0.1
+	connected := connected
+	connected.RootCAs = x509.NewCertPool()
+	connected.RootCAs.AddCert(secure.Certificate())
 	for name, tt := range map[string]struct {
 		sender    webhook.SenderParams
 		endpoints [2]int // of each company
-		proven    bool   // one of the first company has accepted events, and still does
+		accepted  string // URL of one of the first company that has accepted events; "" = none
+		filtered  bool   // the connections are accepted and closed
 		disabled  bool
 	}{
-		"one endpoint":              {cutOff, [2]int{1, 0}, false, true},
-		"one company":               {cutOff, [2]int{4, 0}, false, true},
-		"two hosts":                 {cutOff, [2]int{1, 1}, false, true},
-		"all of several companies":  {cutOff, [2]int{2, 1}, false, false},
-		"one that was up, as well":  {cutOff, [2]int{2, 1}, true, false},
-		"all but one that is up":    {connected, [2]int{2, 1}, true, true},
-		"those that are there fail": {connected, [2]int{2, 1}, false, false},
+		"one endpoint":                 {cutOff, [2]int{1, 0}, "", false, true},
+		"one company":                  {cutOff, [2]int{4, 0}, "", false, true},
+		"two hosts":                    {cutOff, [2]int{1, 1}, "", false, true},
+		"all of several companies":     {cutOff, [2]int{2, 1}, "", false, false},
+		"one that was up, as well":     {cutOff, [2]int{2, 1}, named(up.URL), false, false},
+		"all but one that is up":       {connected, [2]int{2, 1}, up.URL, false, true},
+		"those that are there fail":    {connected, [2]int{2, 1}, "", false, false},
+		"all are filtered":             {connected, [2]int{2, 1}, filter(t), true, false},
+		"all but one that has TLS":     {connected, [2]int{2, 1}, secure.URL, true, true},
+		"one with another certificate": {connected, [2]int{2, 1}, untrusted, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,14 +72,17 @@ func TestService_CutOff(t *testing.T) {
 				}
 				w.emit(t, company, 1, 1)
 			}
-			if tt.proven {
-				up := w.endpoint(t, down[0].company, "company.webhook_disabled") // gets no event during the test
-				w.exec(t, `UPDATE webhook_endpoints SET last_success_at = now() WHERE id = $1`, up.ID)
-			}
 			for _, r := range down {
 				r.Close()
+				if tt.filtered {
+					w.exec(t, `UPDATE webhook_endpoints SET url = $2 WHERE id = $1`, r.ID, filter(t))
+				}
 			}
 			w.useNames(t)
+			if tt.accepted != "" {
+				other := w.endpoint(t, down[0].company, "company.webhook_disabled") // gets no event during the test
+				w.exec(t, `UPDATE webhook_endpoints SET url = $2, last_success_at = now() WHERE id = $1`, other.ID, tt.accepted)
+			}
 			s := w.service(func(p *webhook.Params) {
 				p.Sender, p.Metrics = webhook.NewSender(tt.sender), webhook.NewMetrics(registry)
 				p.Schedule, p.DisableAfter, p.ProbeAfter = scaled(100*time.Millisecond), disableAfter, 50*time.Millisecond
@@ -91,6 +111,26 @@ func TestService_CutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// filter starts a listener that accepts connections and closes them, as egress filters do, and returns its URL.
+func filter(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	return "https://" + l.Addr().String()
 }
 
 // errorsOf returns webhook_endpoint_errors_total.

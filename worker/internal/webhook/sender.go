@@ -89,7 +89,8 @@ type Sender struct {
 	client  *http.Client
 	policy  standardwebhook.Policy
 	timeout time.Duration
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer  *net.Dialer
+	tls     *tls.Config
 	reach   *reach
 }
 
@@ -110,17 +111,19 @@ func NewSender(p SenderParams) *Sender {
 	timeout := cmp.Or(p.Timeout, attemptTime)
 	policy := standardwebhook.Policy{AllowPrivate: p.AllowPrivate, Refused: p.RefusedNetworks}
 	dialer, reach := newDialer(policy, p.Resolver), newReach(cmp.Or(p.Silence, silence))
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err == nil {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs,
+		// Called after the certificate is verified. A connection alone proves nothing: egress filters accept connections to any
+		// address, and then close them or drop their packets.
+		VerifyConnection: func(tls.ConnectionState) error {
 			reach.succeeded()
-		}
-		return conn, err
+			return nil
+		},
 	}
 	transport := &http.Transport{
 		Proxy:                  nil, // with a proxy from the environment the dialer could not check addresses
-		DialContext:            dial,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs},
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    timeout,
 		ResponseHeaderTimeout:  timeout,
 		MaxResponseHeaderBytes: headerBytes,
@@ -132,7 +135,7 @@ func NewSender(p SenderParams) *Sender {
 		MaxIdleConnsPerHost: maxConcurrent,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	return &Sender{policy: policy, timeout: timeout, dial: dial, reach: reach, client: &http.Client{
+	return &Sender{policy: policy, timeout: timeout, dialer: dialer, tls: config, reach: reach, client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
