@@ -1,8 +1,8 @@
 -- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
--- ses_events unless it exists, and returns the notifications that are new. One that was about no attempt when it was received
--- before is new again.
+-- ses_events unless it exists, and returns the notifications that are new. A notification that was unmatched when it was
+-- received before is taken again.
 --
 -- It waits for rows that another transaction has locked. take_free_feedback.sql is the same statement for groups, which
 -- skips them.

@@ -30,8 +30,9 @@ const (
 	deleteTime = 10 * time.Second
 	// lockedTime is how long events of a company are left in the queue after one of them timed out on a locked row.
 	lockedTime = 5 * time.Second
-	// unmatchedReceives is how often an event of no email of this installation is received before it is deleted: another
-	// installation that reads the same queue by mistake gets it meanwhile, 31 times in 32 if both receive equally often.
+	// unmatchedReceives is how often an event of no email of this installation is received before it is deleted. Another
+	// installation that reads the same queue by mistake gets 31 of 32 of its events meanwhile, if both receive equally often.
+	// The queue's maxReceiveCount must not be lower.
 	unmatchedReceives = 5
 )
 
@@ -68,7 +69,7 @@ type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	locked *lockedCompanies
-	warn   sync.Once // about unmatched events
+	warned service.LogLimiter // of unmatched events
 
 	mu   sync.Mutex
 	last error // of the queue
@@ -238,9 +239,10 @@ func (r *Reader) mayDeleteUnmatched(m Message, kind string) bool {
 	if m.Receives < unmatchedReceives {
 		return false
 	}
-	r.warn.Do(func() {
-		r.p.Log.Warn("event of no email of this installation deleted from the queue of SES events (logged once): another installation, or another "+
-			"program that uses the configuration set, publishes to this queue; give each installation a queue of its own", "messageId", m.ID, "kind", kind)
-	})
+	if omitted, ok := r.warned.Allow(""); ok {
+		r.p.Log.Warn("event of no email of this installation deleted from the queue of SES events: the email is of another installation or program "+
+			"whose events come to this queue (give each a queue of its own), was lost in a restore or failover, or its log is deleted",
+			"messageId", m.ID, "kind", kind, "omitted", omitted)
+	}
 	return true
 }
