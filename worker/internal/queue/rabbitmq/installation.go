@@ -13,7 +13,8 @@ import (
 var errForeign = errors.New("RABBITMQ_URL does not name a virtual host of this installation")
 
 // markerExchange names the installation to which a virtual host belongs, by the argument alternate-exchange: the broker refuses a
-// declaration with another one, and its error has both. Nothing is published to it.
+// declaration with another one, and its error has both. Nothing is published to it. The argument begins with this name too,
+// because a login needs permission to write to an alternate exchange.
 const markerExchange = "email-gateway.installation"
 
 // WithInstallation returns the same broker for the programs of one installation, whose id identify returns. The first
@@ -35,7 +36,7 @@ func (r *reconnector) marker() ([]part, error) {
 		return nil, fmt.Errorf("read the id of the installation: %w", err)
 	}
 	return []part{{"exchange " + markerExchange, func(c *amqp.Channel) error {
-		err := c.ExchangeDeclare(markerExchange, "fanout", true, false, true, false, amqp.Table{"alternate-exchange": id.String()})
+		err := c.ExchangeDeclare(markerExchange, "fanout", true, false, true, false, amqp.Table{"alternate-exchange": markerExchange + "." + id.String()})
 		var refusal *amqp.Error
 		if errors.As(err, &refusal) && refusal.Code == amqp.PreconditionFailed {
 			// Without refusal in the chain, which would count as a mismatch.

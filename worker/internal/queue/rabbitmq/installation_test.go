@@ -3,8 +3,10 @@ package rabbitmq_test
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -67,5 +69,35 @@ func TestWithInstallation(t *testing.T) {
 	}
 	if err := publish(theirs); err != nil {
 		t.Errorf("after the marker was deleted: %v", err)
+	}
+}
+
+// A login that is limited as the README says can declare everything, including the marker.
+func TestWithInstallation_LimitedLogin(t *testing.T) {
+	t.Parallel()
+	server := rabbitmqtest.Start(t)
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ours = `mailing|recipients|email-gateway\.installation`
+	server.RabbitMQCtl("add_user", "limited", "secret")
+	server.RabbitMQCtl("set_permissions", "-p", "/", "limited", "^("+ours+")", `^(amq\.default|`+ours+")", "^("+ours+")")
+	at.User = url.UserPassword("limited", "secret")
+	conn, err := rabbitmq.ParseURL(at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log logtest.Buffer
+	p := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Topologies: []rabbitmq.Topology{rabbitmq.Mailing(), rabbitmq.Recipients(time.Second, 3)},
+		Conn: conn.WithInstallation(func(context.Context) (uuid.UUID, error) { return uuid.Nil, nil }),
+	})
+	t.Cleanup(func() { _ = p.Close() })
+	if _, err := p.Publish(t.Context(), queue.Task{ID: "1", Queue: rabbitmq.Mailing().Main.Name, Payload: []byte("{}")}); err != nil {
+		t.Error(err)
+	}
+	if log.String() != "" {
+		t.Errorf("logged: %s", log.String())
 	}
 }
