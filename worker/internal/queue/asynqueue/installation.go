@@ -19,8 +19,9 @@ var errForeign = errors.New("REDIS_URL does not name a Redis of this installatio
 var errUnchecked = errors.New("redis was not checked yet")
 
 // WithInstallation returns the same Redis for the programs of one installation, whose id identify returns. The first program
-// stores the id in Redis as a marker. With the marker of another installation, scripts fail and so does Ping: asynq puts, takes
-// and ends tasks with scripts only. Call WithPrefix before.
+// stores the id in Redis as a marker. With the marker of another installation, Ping fails, and so do SET and scripts: asynq puts,
+// takes and ends tasks with scripts only. While Redis does not let the marker be read, they pass: the queues of a Cluster may
+// be on nodes that respond, and Ping compares again. Call WithPrefix before.
 func (c Conn) WithInstallation(identify func(context.Context) (uuid.UUID, error), log *slog.Logger) Conn {
 	c.marker = &marker{identify: identify, log: log, key: "email-gateway:" + c.prefix + "installation", state: errUnchecked}
 	return c
@@ -32,14 +33,14 @@ type marker struct {
 	log      *slog.Logger
 	key      string
 
-	ours  atomic.Bool // whether state is nil
-	mu    sync.Mutex
-	state error // errUnchecked or errForeign; nil = it is the installation's
+	admits atomic.Bool // scripts pass: state is nil, or errUnchecked after an error of Redis
+	mu     sync.Mutex
+	state  error // errUnchecked or errForeign; nil = it is the installation's
 }
 
 // check sets the marker if there is none, and compares it. It logs when the result changes.
-func (m *marker) check(ctx context.Context, client redis.UniversalClient) error {
-	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
+func (m *marker) check(caller context.Context, client redis.UniversalClient) error {
+	ctx, cancel := context.WithTimeout(caller, ioTimeout)
 	defer cancel()
 	id, err := m.identify(ctx)
 	if err != nil {
@@ -50,9 +51,9 @@ func (m *marker) check(ctx context.Context, client redis.UniversalClient) error 
 	_, _ = both.Exec(ctx) // a full Redis refuses the first command only
 	switch found, err := get.Result(); {
 	case errors.Is(err, redis.Nil):
-		return fmt.Errorf("write the marker of redis: %w", set.Err())
+		return m.unread(caller, fmt.Errorf("write the marker of redis: %w", set.Err()))
 	case err != nil:
-		return fmt.Errorf("read the marker of redis: %w", err)
+		return m.unread(caller, fmt.Errorf("read the marker of redis: %w", err))
 	case found == id.String():
 		return m.checked(nil)
 	default:
@@ -65,7 +66,7 @@ func (m *marker) checked(now error) error {
 	m.mu.Lock()
 	before := m.state
 	m.state = now
-	m.ours.Store(now == nil)
+	m.admits.Store(now == nil)
 	m.mu.Unlock()
 	switch {
 	case now != nil && !errors.Is(before, errForeign):
@@ -76,21 +77,36 @@ func (m *marker) checked(now error) error {
 	return now
 }
 
-// admit returns nil if the Redis is the installation's. After the first comparison only ping compares again.
+// unread admits scripts after an error of Redis, unless the marker has been compared or the caller has left. It returns the error.
+func (m *marker) unread(caller context.Context, err error) error {
+	m.mu.Lock()
+	first := errors.Is(m.state, errUnchecked) && caller.Err() == nil && m.admits.CompareAndSwap(false, true)
+	m.mu.Unlock()
+	if first {
+		m.log.Warn("redis is used before its marker was compared", "error", err)
+	}
+	return err
+}
+
+// admit returns nil unless the Redis is another installation's or the id is unknown. After the first comparison only ping
+// compares again.
 func (m *marker) admit(ctx context.Context, client redis.UniversalClient) error {
-	if m.ours.Load() {
+	if m.admits.Load() {
 		return nil
 	}
 	m.mu.Lock()
 	state := m.state
 	m.mu.Unlock()
-	if errors.Is(state, errUnchecked) {
-		return m.check(ctx, client)
+	if !errors.Is(state, errUnchecked) {
+		return state
 	}
-	return state
+	if err := m.check(ctx, client); !m.admits.Load() {
+		return err
+	}
+	return nil
 }
 
-// guard is a hook for a go-redis client that refuses scripts in a Redis of another installation.
+// guard is a hook for a go-redis client that refuses SET and scripts in a Redis of another installation.
 type guard struct {
 	marker *marker
 	client redis.UniversalClient
@@ -107,7 +123,8 @@ func (g guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // ProcessHook implements redis.Hook.
 func (g guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
+		switch cmd.Name() {
+		case "evalsha", "eval", "set":
 			if err := g.marker.admit(ctx, g.client); err != nil {
 				cmd.SetErr(err)
 				return err

@@ -53,7 +53,11 @@ func TestWithInstallation(t *testing.T) {
 	t.Cleanup(func() { _ = consumer.Stop(context.WithoutCancel(t.Context())) })
 	foreign := publisherOf(theirs)
 	_, err := foreign.Publish(t.Context(), queue.Task{ID: "2", Queue: email.QueueNormal, Payload: []byte("{}")})
-	for name, err := range map[string]error{"publish": err, "ping": foreign.Ping(t.Context()), "consumer's ping": consumer.Ping(t.Context())} {
+	values := theirs.Client()
+	t.Cleanup(func() { _ = values.Close() })
+	for name, err := range map[string]error{
+		"publish": err, "ping": foreign.Ping(t.Context()), "consumer's ping": consumer.Ping(t.Context()), "set": values.Set(t.Context(), "rate", 1, 0).Err(),
+	} {
 		if err == nil || !strings.Contains(err.Error(), id.String()) {
 			t.Errorf("%s: %v, want the id of the other installation", name, err)
 		}
@@ -100,4 +104,38 @@ func TestWithInstallation_Unknown(t *testing.T) {
 	}
 	close(known)
 	publish(t, p, "1")
+}
+
+// A Redis that does not let the marker be read, as a Cluster without the marker's node, is used until a Ping finds it to be another
+// installation's.
+func TestWithInstallation_Unread(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	direct := open[*redis.Client](t, server.URL)
+	limit := func(rules ...any) {
+		if err := direct.Do(t.Context(), append([]any{"ACL", "SETUSER", "default"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log logtest.Buffer
+	p := asynqueue.NewPublisher(parse(t, server.URL).WithInstallation(func(context.Context) (uuid.UUID, error) { return uuid.New(), nil },
+		slog.New(slog.NewTextHandler(&log, nil))))
+	t.Cleanup(func() { _ = p.Close() })
+	if err := direct.Set(t.Context(), "email-gateway:installation", uuid.NewString(), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	limit("resetkeys", "~asynq:*", "~email-gateway:{*")
+	for range 2 {
+		publish(t, p, uuid.NewString())
+	}
+	if err := p.Ping(t.Context()); err != nil || log.Count("before its marker was compared") != 1 {
+		t.Errorf("%v, logged: %s", err, log.String())
+	}
+	limit("~*")
+	if err := p.Ping(t.Context()); err == nil || log.Count("wrong redis") != 1 {
+		t.Errorf("%v, logged: %s", err, log.String())
+	}
+	if _, err := p.Publish(t.Context(), queue.Task{ID: "3", Queue: email.QueueNormal, Payload: []byte("{}")}); err == nil {
+		t.Error("published")
+	}
 }
