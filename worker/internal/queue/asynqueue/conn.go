@@ -162,13 +162,13 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 	}, nil
 }
 
-// options are the supported options of a URL. Others of go-redis read the queues from replicas, and one of these ends the program
-// with a sentinel URL.
+// options are the supported options of a URL. Of the others of go-redis, most read the queues from replicas, and one of these ends
+// the program with a sentinel URL; context_timeout_enabled is always on, and unstable_resp3 is of no use for the queues.
 var options = []string{
 	"db", "master", "master_name", "username", "password", "addr", "skip_verify", "protocol", "client_name",
 	"dial_timeout", "read_timeout", "write_timeout", "max_retries", "min_retry_backoff", "max_retry_backoff", "max_redirects",
 	"pool_size", "pool_timeout", "pool_fifo", "min_idle_conns", "max_idle_conns", "max_active_conns", "conn_max_idle_time", "conn_max_lifetime",
-	"idle_timeout", "max_conn_age",
+	"idle_timeout", "max_conn_age", "disableIdentity", "identitySuffix", "failing_timeout_seconds",
 }
 
 // parseHosts splits scheme://host1,host2 into the URL's kind (the part of the scheme after the

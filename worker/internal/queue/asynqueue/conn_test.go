@@ -34,10 +34,10 @@ func TestParseURL_Cluster(t *testing.T) {
 
 func TestParseURL_Sentinel(t *testing.T) {
 	t.Parallel()
-	client := open[*redis.Client](t, "redis-sentinel://:watch@a,b:26380/2?master=mymaster&username=ana&password=s3cret")
+	client := open[*redis.Client](t, "redis-sentinel://:watch@a,b:26380/2?master=mymaster&username=ana&password=s3cret&disableIdentity=true&identitySuffix=x")
 	o := client.Options()
-	got := []any{o.Addr, o.Username, o.Password, o.DB, o.TLSConfig == nil, o.ContextTimeoutEnabled}
-	want := []any{"FailoverClient", "ana", "s3cret", 2, true, true}
+	got := []any{o.Addr, o.Username, o.Password, o.DB, o.TLSConfig == nil, o.ContextTimeoutEnabled, o.DisableIdentity, o.IdentitySuffix}
+	want := []any{"FailoverClient", "ana", "s3cret", 2, true, true, true, "x"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
