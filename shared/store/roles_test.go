@@ -113,7 +113,7 @@ var callers = map[string][]string{
 		"Confirm", "NewClock",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew",
 		"webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read", "webhook.FindEvents", "webhook.CatchUp",
-		"webhook.Proven", "webhook.Excuse", "webhook.ReplayFailed",
+		"webhook.RecentlySuccessful", "webhook.ResetFailingSince", "webhook.ReplayFailed",
 		"event.Read", "event.Find", "event.AddOfCompany",
 		"file.Attachments", "file.MarkMissing", "file.ClearMissing",
 		"installation.Installation", "installation.ID",

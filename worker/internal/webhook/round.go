@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -184,11 +183,11 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	return record, handled
 }
 
-// record commits the result of a round, unless its failures are this worker's fault: errCutOff. It returns more, or
-// false if the endpoint was disabled or gets a pause.
+// record commits the result of a round, unless this process has no connectivity. It returns more, or false if the endpoint was
+// disabled or gets a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
-	if excused, err := s.excused(ctx, r); excused || err != nil {
-		return false, cmp.Or(err, errCutOff)
+	if err := s.checkConnectivity(ctx, r); err != nil {
+		return false, err
 	}
 	r.ProbeAfter = s.p.ProbeAfter
 	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)

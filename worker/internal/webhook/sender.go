@@ -86,12 +86,12 @@ func (o Outcome) Throttled() bool {
 
 // Sender makes attempts. It is safe for concurrent use.
 type Sender struct {
-	client  *http.Client
-	policy  standardwebhook.Policy
-	timeout time.Duration
-	dialer  *net.Dialer
-	tls     *tls.Config
-	reach   *reach
+	client       *http.Client
+	policy       standardwebhook.Policy
+	timeout      time.Duration
+	dialer       *net.Dialer
+	tls          *tls.Config
+	connectivity *connectivity
 }
 
 // SenderParams configure a Sender. Only tests set more than AllowPrivate and RefusedNetworks.
@@ -99,24 +99,24 @@ type SenderParams struct {
 	// AllowPrivate permits http:// and addresses that are not public.
 	AllowPrivate bool
 	// RefusedNetworks are networks that no request is sent to, also if AllowPrivate is set.
-	RefusedNetworks []netip.Prefix
-	Resolver        *net.Resolver  // nil: the system's
-	RootCAs         *x509.CertPool // nil: the system's
-	Timeout         time.Duration  // of an attempt; 0 = 15 s
-	Silence         time.Duration  // see the constant; 0 = 10 min
+	RefusedNetworks  []netip.Prefix
+	Resolver         *net.Resolver  // nil: the system's
+	RootCAs          *x509.CertPool // nil: the system's
+	Timeout          time.Duration  // of an attempt; 0 = 15 s
+	DisconnectedTime time.Duration  // see the constant; 0 = 10 min
 }
 
 // NewSender makes a Sender.
 func NewSender(p SenderParams) *Sender {
 	timeout := cmp.Or(p.Timeout, attemptTime)
 	policy := standardwebhook.Policy{AllowPrivate: p.AllowPrivate, Refused: p.RefusedNetworks}
-	dialer, reach := newDialer(policy, p.Resolver), newReach(cmp.Or(p.Silence, silence))
+	dialer, connectivity := newDialer(policy, p.Resolver), newConnectivity(cmp.Or(p.DisconnectedTime, disconnectedTime))
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs,
-		// Called after the certificate is verified. A connection alone proves nothing: egress filters accept connections to any
+		// Called after the certificate is verified. A TCP connection does not suffice: egress filters accept connections to any
 		// address, and then close them or drop their packets.
 		VerifyConnection: func(tls.ConnectionState) error {
-			reach.succeeded()
+			connectivity.succeeded()
 			return nil
 		},
 	}
@@ -135,7 +135,7 @@ func NewSender(p SenderParams) *Sender {
 		MaxIdleConnsPerHost: maxConcurrent,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	return &Sender{policy: policy, timeout: timeout, dialer: dialer, tls: config, reach: reach, client: &http.Client{
+	return &Sender{policy: policy, timeout: timeout, dialer: dialer, tls: config, connectivity: connectivity, client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -169,10 +169,10 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	case err != nil && ctx.Err() != nil:
 		return Outcome{}, ctx.Err()
 	case err != nil:
-		s.reach.failed(m.Company, request.URL.Host)
+		s.connectivity.failed(m.Company, request.URL.Host)
 		return Outcome{Code: codeOf(err), Took: took}, nil
 	}
-	s.reach.succeeded() // also on a connection of an earlier attempt
+	s.connectivity.succeeded() // also on a connection of an earlier attempt
 	defer drain(answer.Body, cancel)
 	o := Outcome{Status: answer.StatusCode, Took: took}
 	if o.Delivered = answer.StatusCode >= 200 && answer.StatusCode < 300; !o.Delivered {

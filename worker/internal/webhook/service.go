@@ -63,8 +63,8 @@ type Store interface {
 	Record(ctx context.Context, l hooks.Lease, r hooks.Result, disableAfter time.Duration) (hooks.Recorded, error)
 	Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (hooks.EventPage, error)
 	FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]hooks.Event, error)
-	Proven(ctx context.Context, limit int) ([]string, error)
-	Excuse(ctx context.Context, l hooks.Lease, since time.Duration) error
+	RecentlySuccessful(ctx context.Context, limit int) ([]string, error)
+	ResetFailingSince(ctx context.Context, l hooks.Lease, unreachable time.Duration) error
 	CatchUp(ctx context.Context) error
 	ReplayFailed(ctx context.Context, l hooks.Lease, r hooks.Replay, limit int) (int, error)
 }

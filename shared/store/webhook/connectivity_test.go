@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The time in which a process could reach no endpoint does not count as the endpoint's, unless another process has recorded a
-// failure within that time.
-func TestExcuse(t *testing.T) {
+// The time in which a process could connect to no endpoint does not count as the endpoint's, unless another process has recorded
+// a failure within that time.
+func TestResetFailingSince(t *testing.T) {
 	t.Parallel()
 	d, s, sender := newStore(t)
 	for name, tt := range map[string]struct {
@@ -20,11 +20,11 @@ func TestExcuse(t *testing.T) {
 		otherLease    bool
 		want          string // the shortest and the longest time since which it fails, in hours
 	}{
-		"nobody has tried since":      {"50 h", "3 h", false, "0 to 1"},
-		"another process has":         {"50 h", "1 h", false, "50 to 51"},
-		"the lease of another":        {"50 h", "3 h", true, "50 to 51"},
-		"a healthy endpoint":          {"", "3 h", false, "never"},
-		"no failure that is recorded": {"50 h", "", false, "0 to 1"},
+		"no other process has tried since": {"50 h", "3 h", false, "0 to 1"},
+		"another process has":              {"50 h", "1 h", false, "50 to 51"},
+		"the lease of another":             {"50 h", "3 h", true, "50 to 51"},
+		"a healthy endpoint":               {"", "3 h", false, "never"},
+		"no failure that is recorded":      {"50 h", "", false, "0 to 1"},
 	} {
 		id := newEndpoint(t, s, d.Company(t))
 		l := take(t, sender, id)
@@ -32,7 +32,7 @@ func TestExcuse(t *testing.T) {
 		if tt.otherLease {
 			l.Token = uuid.New()
 		}
-		if err := sender.Excuse(t.Context(), l, 2*time.Hour); err != nil {
+		if err := sender.ResetFailingSince(t.Context(), l, 2*time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if got := storetest.Ask[string](t, d, `SELECT coalesce(h || ' to ' || h + 1, 'never') FROM webhook_endpoints,
@@ -44,7 +44,7 @@ func TestExcuse(t *testing.T) {
 
 // The endpoints that have accepted events most recently come first, one of each company; disabled ones and those that never
 // have are left out.
-func TestProven(t *testing.T) {
+func TestRecentlySuccessful(t *testing.T) {
 	t.Parallel()
 	d, s, sender := newStore(t)
 	two := d.Company(t)
@@ -62,7 +62,7 @@ func TestProven(t *testing.T) {
 	} {
 		d.Run(t, `UPDATE webhook_endpoints SET url = $2, `+e.set+` WHERE id = $1`, newEndpoint(t, s, e.company), "https://"+e.host+".example")
 	}
-	got, err := sender.Proven(t.Context(), 2)
+	got, err := sender.RecentlySuccessful(t.Context(), 2)
 	if want := []string{"https://b.example", "https://a.example"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}

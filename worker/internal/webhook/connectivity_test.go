@@ -2,6 +2,8 @@ package webhook_test
 
 import (
 	"crypto/x509"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,9 +20,9 @@ import (
 )
 
 var (
-	// connected is a worker with a way to the test's endpoints, cutOff one without.
-	connected = webhook.SenderParams{AllowPrivate: true, Silence: time.Nanosecond}
-	cutOff    = webhook.SenderParams{AllowPrivate: true, Silence: time.Nanosecond, RefusedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	// connected is a worker that can connect to the test's endpoints, isolated one that cannot.
+	connected = webhook.SenderParams{AllowPrivate: true, DisconnectedTime: time.Nanosecond}
+	isolated  = webhook.SenderParams{AllowPrivate: true, DisconnectedTime: time.Nanosecond, RefusedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 )
 
 // useNames gives the endpoints host names, as literal addresses that are refused are not tried.
@@ -31,9 +33,11 @@ func (w *world) useNames(t *testing.T) {
 
 // An endpoint that is down is disabled, unless the worker connects to no endpoint of several companies, also not to one that has
 // accepted events.
-func TestService_CutOff(t *testing.T) {
+func TestService_NoConnectivity(t *testing.T) {
 	t.Parallel()
-	up, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
+	up, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of failed handshakes
+	secure.StartTLS()
 	t.Cleanup(up.Close)
 	t.Cleanup(secure.Close)
 	named := func(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
@@ -48,11 +52,11 @@ func TestService_CutOff(t *testing.T) {
 		filtered  bool   // the connections are accepted and closed
 		disabled  bool
 	}{
-		"one endpoint":                 {cutOff, [2]int{1, 0}, "", false, true},
-		"one company":                  {cutOff, [2]int{4, 0}, "", false, true},
-		"two hosts":                    {cutOff, [2]int{1, 1}, "", false, true},
-		"all of several companies":     {cutOff, [2]int{2, 1}, "", false, false},
-		"one that was up, as well":     {cutOff, [2]int{2, 1}, named(up.URL), false, false},
+		"one endpoint":                 {isolated, [2]int{1, 0}, "", false, true},
+		"one company":                  {isolated, [2]int{4, 0}, "", false, true},
+		"two hosts":                    {isolated, [2]int{1, 1}, "", false, true},
+		"all of several companies":     {isolated, [2]int{2, 1}, "", false, false},
+		"one that was up, as well":     {isolated, [2]int{2, 1}, named(up.URL), false, false},
 		"all but one that is up":       {connected, [2]int{2, 1}, up.URL, false, true},
 		"those that are there fail":    {connected, [2]int{2, 1}, "", false, false},
 		"all are filtered":             {connected, [2]int{2, 1}, filter(t), true, false},
@@ -148,8 +152,8 @@ func errorsOf(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// What a worker could not deliver through its own fault has used up no attempt: another worker delivers it.
-func TestService_CutOffKeepsEvents(t *testing.T) {
+// Attempts of a worker without connectivity do not count: another worker delivers the events.
+func TestService_NoConnectivityKeepsEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var all []*receiver
@@ -158,27 +162,27 @@ func TestService_CutOffKeepsEvents(t *testing.T) {
 	}
 	w.useNames(t)
 	registry := prometheus.NewRegistry()
-	isolated := w.service(func(p *webhook.Params) {
-		p.Sender, p.Metrics, p.Schedule = webhook.NewSender(cutOff), webhook.NewMetrics(registry), scaled(time.Millisecond)
+	s := w.service(func(p *webhook.Params) {
+		p.Sender, p.Metrics, p.Schedule = webhook.NewSender(isolated), webhook.NewMetrics(registry), scaled(time.Millisecond)
 	})
-	isolated.SetFailureWait(time.Millisecond)
-	if err := isolated.Start(t.Context(), nil); err != nil {
+	s.SetFailureWait(time.Millisecond)
+	if err := s.Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range all {
 		w.emit(t, r.company, 1, 1)
 	}
 	waittest.Until(t, "endpoints that are not served", func() bool { return errorsOf(t, registry) > 0 })
-	for _, r := range all { // more events, after the worker has found its fault
+	for _, r := range all { // more events, after a check
 		w.emit(t, r.company, 2, 2)
 	}
 	before := errorsOf(t, registry)
 	waittest.Until(t, "tries", func() bool { return errorsOf(t, registry) > before+20 })
-	if err := isolated.Stop(t.Context()); err != nil {
+	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(time.Millisecond) })
 	for _, r := range all {
-		waittest.Until(t, "the events of meanwhile", func() bool { return len(r.messages()) >= 4 })
+		waittest.Until(t, "all events", func() bool { return len(r.messages()) >= 4 })
 	}
 }
