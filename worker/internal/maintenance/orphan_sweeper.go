@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// orphanInterval may be long: an orphan only costs some storage. It is longer than a usual lag of a standby, whose promotion
-	// may restore the row of a file that was unused.
+	// orphanInterval may be long: an orphan only costs some storage. It is much longer than a usual lag of a standby, whose
+	// promotion may restore the row of a file that was unused: rounds do not follow the deletion of the row, so that with a lag of
+	// 5 s the file of 1 % of these rows is deleted already, and 2 % with two dispatchers.
 	orphanInterval = 10 * time.Minute
 	// orphanShare is how many times as long as its last round the sweeper rests: each round lists all files.
 	orphanShare = 20

@@ -35,7 +35,7 @@ not paused has no emails to send at the moment.`,
 	return command.LimitFlag(cmd, &limit)
 }
 
-// companyMailing is a mailing as operators see it. Its JSON names are those of the HTTP API.
+// companyMailing is a mailing as operators see it. Its JSON names are those of the HTTP API, except ended.
 type companyMailing struct {
 	ID           uuid.UUID      `json:"mailingId"`
 	Filename     string         `json:"filename"`
