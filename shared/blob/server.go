@@ -53,7 +53,7 @@ type server struct {
 	uploads *transfermanager.Client
 }
 
-// newServer makes a server. writes says whether the program stores files.
+// newServer makes a server. writes says whether the program marks the storage.
 func newServer(ctx context.Context, at location, writes bool) (*server, error) {
 	opener := &s3blob.URLOpener{}
 	plain, err := opener.OpenBucketURL(ctx, at.url)
@@ -138,13 +138,10 @@ func (s *server) list(ctx context.Context, prefix string, yield func(Object) boo
 }
 
 func (s *server) ping(ctx context.Context) error {
-	err := s.pingRead(ctx)
-	if err != nil || !s.writes.isDue() {
+	if err := s.pingRead(ctx); err != nil {
 		return err
 	}
-	err = s.checkWrite(ctx)
-	s.writes.note(err)
-	return err
+	return s.writes.result(ctx, s.checkWrite)
 }
 
 func (s *server) pingRead(ctx context.Context) error {

@@ -1,17 +1,20 @@
 package blob_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/blob/blobtest"
+	"email-gateway/shared/waittest"
 )
 
 // The program that stores files finds an S3 server that accepts none to be down, as soon as an upload has failed, and
@@ -57,4 +60,39 @@ func TestPing_ServerRefusesWrites(t *testing.T) {
 	if n, err := api.DropUnfinished(t.Context(), "files/", time.Now().Add(time.Hour)); n != 0 || err != nil {
 		t.Errorf("%d uploads are left, %v", n, err)
 	}
+}
+
+// While a check takes longer than a Ping may, its previous result counts. An upload that cannot be aborted does not count as down.
+func TestPing_SlowWrites(t *testing.T) {
+	t.Parallel()
+	var slow, refuses atomic.Bool
+	answer := make(chan struct{})
+	url := denying(t, blobtest.Start(t).URL, func(r *http.Request) bool {
+		if slow.Load() && r.Method == http.MethodPost {
+			<-answer
+		}
+		return refuses.Load() && r.Method == http.MethodPost || r.Method == http.MethodDelete
+	})
+	ours := &installation{id: uuid.New()}
+	api := openAs(t, url, blob.Options{Owner: ours, Claim: ours})
+	ping := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		return api.Ping(ctx)
+	}
+	if err := ping(); err != nil {
+		t.Fatalf("the abort is refused: %v", err)
+	}
+	if err := api.Put(t.Context(), "files/a", iotest.ErrReader(errors.New("client left"))); err == nil {
+		t.Fatal("stored")
+	}
+	slow.Store(true)
+	for range 2 {
+		if err := ping(); err != nil {
+			t.Errorf("slow: %v", err)
+		}
+	}
+	refuses.Store(true)
+	close(answer)
+	waittest.Until(t, "the refusal is the result", func() bool { return ping() != nil })
 }
