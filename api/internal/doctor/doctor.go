@@ -110,6 +110,7 @@ type Health struct {
 type examination struct {
 	Inputs
 	report Report
+	health Health        // of the api, if it answers
 	server store.Server  // if Postgres answers
 	bulk   bool          // RabbitMQ is used, according to this environment or a process
 	keyIDs []string      // of the api's CPF_CNPJ_KEYS, if they are set here

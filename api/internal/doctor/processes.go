@@ -209,7 +209,7 @@ func (x *examination) rabbitMQ(alive []process) {
 	}) {
 		if x.bulk {
 			x.add(check, Failure, "Set RABBITMQ_URL for dispatcher and worker too, and restart them.",
-				"RABBITMQ_URL is set for the api, but neither for dispatcher nor worker: mailings are accepted but not sent.")
+				"RABBITMQ_URL is set for the api, but neither for dispatcher nor worker: mailings are not sent.")
 			return
 		}
 		x.add(check, OK, "", "Not used: mailings and recipients are disabled, single emails are enabled.")
@@ -217,7 +217,7 @@ func (x *examination) rabbitMQ(alive []process) {
 	}
 	x.bulk = true
 	if unused := withoutRabbitMQ(alive); len(unused) > 0 {
-		x.add(check, Failure, "Set RABBITMQ_URL for these programs too, and restart them.", "RABBITMQ_URL is set, but for no %s: mailings are accepted but not sent.", strings.Join(unused, " and no "))
+		x.add(check, Failure, "Set RABBITMQ_URL for these programs too, and restart them.", "RABBITMQ_URL is set, but for no %s: mailings are not sent.", strings.Join(unused, " and no "))
 		return
 	}
 	consumers, reported, starting := 0, false, false

@@ -64,7 +64,7 @@ func TestExamine_Processes(t *testing.T) {
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
 	wants(t, "RabbitMQ only for the api", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set for the api, but neither for dispatcher nor worker")
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
-	wants(t, "not for the dispatcher", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set, but for no dispatcher: mailings are accepted but not sent.")
+	wants(t, "not for the dispatcher", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set, but for no dispatcher: mailings are not sent.")
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"}}`)
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"consumers":0}`)
 	wants(t, "not for the worker", doctor.Examine(t.Context(), p), "failure rabbitmq: RABBITMQ_URL is set, but for no worker")
@@ -156,7 +156,15 @@ func TestExamine_Storage(t *testing.T) {
 		{"not there", down, there, "warning storage: Reachable from gatewayctl, but not from dispatcher here-1."},
 		{"not there, and not checked here", down, nil, "failure storage: Not reachable from dispatcher here-1."},
 		{"from nowhere", down, gone, "failure storage: Not reachable from here: no such bucket. Not reachable from dispatcher here-1 either."},
+		{"only read", up, there, "failure storage: The api cannot store files. Others can read it: dispatcher here-1 and gatewayctl."},
 	} {
+		p.Health = func(context.Context) (h doctor.Health, err error) {
+			h.Status, h.Database.Status = "ok", "connected"
+			if tt.name == "only read" {
+				h.Status, h.Storage.Status = "degraded", "inaccessible"
+			}
+			return h, nil
+		}
 		report(t, d, "dispatcher", "here-1", tt.dispatcher)
 		p.Ping = tt.ping
 		var got []string

@@ -167,6 +167,7 @@ func (x *examination) api(ctx context.Context) {
 		return
 	}
 	h, err := x.Health(ctx)
+	x.health = h
 	switch {
 	case err != nil:
 		x.add(check, Failure, "Check that the api is running and that API_URL is right. Without it no email is accepted; accepted emails are still sent.", "The api does not answer: %v", err)
