@@ -15,7 +15,7 @@ SELECT url FROM (
     WHERE status = 'ENABLED' AND last_success_at IS NOT NULL ORDER BY company_id, last_success_at DESC
 ) newest ORDER BY last_success_at DESC LIMIT $1`
 
-	// resetFailingSinceSQL locks one row by primary key. It changes nothing if another process has recorded a failure within $3 ms.
+	// resetFailingSinceSQL locks one row by primary key. It changes nothing if a failure was recorded within $3 ms.
 	resetFailingSinceSQL = `
 UPDATE webhook_endpoints SET failing_since = now()
 WHERE id = $1 AND lease_token = $2 AND failing_since IS NOT NULL AND coalesce(last_failure_at < now() - $3 * interval '1 ms', true)`
@@ -30,8 +30,8 @@ func (s *SenderStore) RecentlySuccessful(ctx context.Context, limit int) ([]stri
 	return urls, nil
 }
 
-// ResetFailingSince lets a failing endpoint count as failing from now on, because the process with the lease could not connect
-// to any endpoint for the given time. It does nothing if another process has recorded a failure within that time.
+// ResetFailingSince lets a failing endpoint count as failing from now on, because the process with the lease cannot connect
+// to any endpoint. It does nothing if a failure was recorded within the given time, in which only other processes record some.
 func (s *SenderStore) ResetFailingSince(ctx context.Context, l Lease, unreachable time.Duration) error {
 	if _, err := s.db.Exec(ctx, resetFailingSinceSQL, l.EndpointID, l.Token, unreachable.Milliseconds()); err != nil {
 		return fmt.Errorf("reset failing_since of webhook endpoint: %w", err)

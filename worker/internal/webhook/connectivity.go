@@ -21,6 +21,8 @@ const (
 	disconnectedTime = 10 * time.Minute
 	minHosts         = 3
 	minCompanies     = 2
+	// recordTime is how long after the start of that state a round of this process that began before may record its failure.
+	recordTime = 30 * time.Second
 	// checkedEndpoints is how many endpoints that have accepted events it must have failed to connect to as well.
 	checkedEndpoints = 8
 )
@@ -147,5 +149,7 @@ func (s *server) checkConnectivity(ctx context.Context, r hooks.Result) error {
 	if unreachable == 0 {
 		return nil
 	}
-	return cmp.Or(s.store.ResetFailingSince(ctx, s.lease, unreachable), errNoConnectivity)
+	// A failure that was recorded later is another process's, which has connectivity.
+	others := max(unreachable-recordTime, 0)
+	return cmp.Or(s.store.ResetFailingSince(ctx, s.lease, others), errNoConnectivity)
 }
