@@ -384,7 +384,7 @@ func TestAttachments_LargeBodyIsCheckedLikeASmallOne(t *testing.T) {
 		body := emailBody(withFiles(fields{"filename": "a.txt", "contentType": "text/plain", "content": "CONTENT"}))
 		return strings.Replace(strings.Replace(body, "CONTENT", content, 1), "]", more+"]", 1)
 	}
-	position := regexp.MustCompile(` \(after byte \d+\)`)
+	position := regexp.MustCompile(`( in \S+)? \(after byte \d+\)`)
 	space := strings.Repeat(" ", 2<<20)
 	large := `,{"filename":"b.txt","contentType":"text/plain","content":"` + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("olá\n"), 1<<19)) + `"}`
 	for name, tt := range map[string]struct {

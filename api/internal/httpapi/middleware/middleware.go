@@ -54,7 +54,10 @@ func New(p Params) (*Middleware, error) {
 // Use makes the engine run the middlewares of all routes, and answer requests without a route.
 func (m *Middleware) Use(r *gin.Engine) {
 	r.Use(m.Start, m.Trace, m.Observe, m.rescue, m.refuseMethod)
-	r.NoRoute(m.Answer(func(*gin.Context) error { return noSuchRoute }))
+	r.NoRoute(m.Answer(func(c *gin.Context) error {
+		c.Header("Cache-Control", "no-store") // another release may have the route
+		return noSuchRoute
+	}))
 	r.NoMethod(m.Answer(func(c *gin.Context) error {
 		// gin adds the methods of parameterized paths that also match this one.
 		if allowed := m.literals[c.Request.URL.Path]; allowed != "" {
