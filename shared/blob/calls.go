@@ -2,6 +2,8 @@ package blob
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -60,19 +62,37 @@ func (c calls) run(ctx context.Context, f func() error, late func()) (begun bool
 }
 
 // checks runs at most one check of each kind at a time, and lets further callers wait for its result.
-type checks struct{ running singleflight.Group }
+type checks struct {
+	running singleflight.Group
 
-// do runs f, or waits for the running check, until ctx ends.
+	mu   sync.Mutex
+	last map[string]error // the failures of each kind's last check
+}
+
+// do runs f, or waits for the running check, until ctx ends. The error of a check that takes longer contains that of the last one,
+// which has the reason.
 func (c *checks) do(ctx context.Context, kind string, f func(context.Context) error) error {
 	result := c.running.DoChan(kind, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime) // others wait for it too
 		defer cancel()
-		return nil, f(ctx)
+		err := f(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.last == nil {
+			c.last = map[string]error{}
+		}
+		c.last[kind] = err
+		return nil, err
 	})
 	select {
 	case r := <-result:
 		return r.Err
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.last[kind]; err != nil {
+		return fmt.Errorf("no response in time: %w; the last check failed: %w", ctx.Err(), err)
+	}
+	return fmt.Errorf("no response in time: %w", ctx.Err())
 }

@@ -96,3 +96,28 @@ func TestPing_SlowWrites(t *testing.T) {
 	close(answer)
 	waittest.Until(t, "the refusal is the result", func() bool { return ping() != nil })
 }
+
+// A Ping that ends before its check has the reason for which the check before failed.
+func TestPing_Reason(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	url := denying(t, blobtest.Start(t).URL, func(*http.Request) bool {
+		<-answer
+		return true
+	})
+	t.Cleanup(func() { close(answer) })
+	b := openAs(t, url, blob.Options{})
+	ping := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		return b.Ping(ctx)
+	}
+	if err := ping(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	answer <- struct{}{}
+	waittest.Until(t, "the reason", func() bool {
+		err := ping()
+		return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "Forbidden")
+	})
+}

@@ -23,7 +23,10 @@ type DependencyLog struct {
 	down map[string]outage
 }
 
-type outage struct{ since, loggedAt time.Time }
+type outage struct {
+	since, loggedAt time.Time
+	timeout         string // what was logged, if it was a timeout only; the next other error has the reason
+}
 
 // NewDependencyLog makes a DependencyLog. Dependencies that have never failed are not logged.
 func NewDependencyLog(log *slog.Logger) *DependencyLog {
@@ -43,12 +46,29 @@ func (d *DependencyLog) Set(name string, err error) {
 	case err == nil && down:
 		delete(d.down, name)
 		d.log.Info("dependency responds again", "dependency", name, "interrupted", now.Sub(last.since).Round(time.Millisecond).String())
-	case err != nil && (!down || now.Sub(last.loggedAt) >= outageLogInterval):
+	case err != nil && (!down || now.Sub(last.loggedAt) >= outageLogInterval || last.timeout != "" && last.timeout != err.Error()):
+		next := outage{since: last.since, loggedAt: now}
 		if !down {
-			last.since = now
+			next.since = now
 		}
-		d.down[name] = outage{since: last.since, loggedAt: now}
+		if last.timeout == "" && errors.Is(err, context.DeadlineExceeded) {
+			next.timeout = err.Error()
+		}
+		d.down[name] = next
 		d.log.Warn("dependency does not respond", "dependency", name, "error", email.MaskText(err.Error()))
+	}
+}
+
+// SetDatabase is Set for the result of a write to Postgres: see Dependencies.SetDatabase.
+func (d *DependencyLog) SetDatabase(err error, unreplicated bool) {
+	if unreplicated {
+		d.Set("database", nil)
+		d.Set("replication", err)
+		return
+	}
+	d.Set("database", err)
+	if err == nil {
+		d.Set("replication", nil)
 	}
 }
 

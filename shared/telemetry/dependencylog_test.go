@@ -36,6 +36,11 @@ func TestDependencyLog(t *testing.T) {
 			{nil, 0, `msg="dependency responds again" dependency=storage interrupted=1h5m0s`},
 			{nil, time.Hour, ""},
 			{refused, 0, "refused"},
+			{nil, 0, "again"},
+			{context.DeadlineExceeded, 0, "deadline exceeded"},
+			{context.DeadlineExceeded, time.Minute, ""},
+			{fmt.Errorf("%w: no route", context.DeadlineExceeded), 0, "no route"},
+			{context.DeadlineExceeded, 0, ""},
 		} {
 			<-time.After(step.after)
 			before := len(out.String())

@@ -220,7 +220,7 @@ func newMailings(p Params, s *shared, stillValid func(*gin.Context) error) *mail
 }
 
 func newHealth(p Params, s health.Store) (*health.Check, error) {
-	params := health.Params{Store: s, HasRabbitMQ: p.HasRabbitMQ, PingStorage: p.Bucket.Ping}
+	params := health.Params{Log: p.Log, Store: s, HasRabbitMQ: p.HasRabbitMQ, PingStorage: p.Bucket.Ping}
 	if p.HasRabbitMQ {
 		params.AvailableTokens = p.Tokens.Available
 	}

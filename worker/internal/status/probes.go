@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -38,16 +40,24 @@ func (p *prober) all(ctx context.Context) map[string]error {
 	for name, result := range results {
 		select {
 		case r := <-result:
-			found[name] = r.Err
+			found[name] = timedOut(r.Err)
 			continue
 		case <-ctx.Done():
 		}
 		select { // while another one was waited for, this one may have ended
 		case r := <-result:
-			found[name] = r.Err
+			found[name] = timedOut(r.Err)
 		default:
-			found[name] = ctx.Err()
+			found[name] = timedOut(ctx.Err())
 		}
 	}
 	return found
+}
+
+// timedOut names the limit in the error of a timeout.
+func timedOut(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no response within %s: %w", probeTimeout, err)
+	}
+	return err
 }

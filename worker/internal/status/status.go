@@ -85,7 +85,8 @@ func NewReporter(p Params) *Reporter {
 	r := &Reporter{params: p, probes: newProber(p.Probes), startedAt: time.Now(), up: telemetry.NewDependencies(names...), changes: telemetry.NewDependencyLog(p.Log)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
-		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
+		// changes logs why the row is not written, so the loop's own lines are left out.
+		Log: slog.New(slog.DiscardHandler), Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
 	})
 	return r
 }
@@ -121,7 +122,9 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.startedAt, details)
-	r.up.SetDatabase(err, errors.Is(err, store.ErrUnreplicated))
+	unreplicated := errors.Is(err, store.ErrUnreplicated)
+	r.up.SetDatabase(err, unreplicated)
+	r.changes.SetDatabase(timedOut(err), unreplicated)
 	return false, err
 }
 

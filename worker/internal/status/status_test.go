@@ -259,6 +259,47 @@ func TestReporter_LogsChanges(t *testing.T) {
 	})
 }
 
+// unwritable refuses rows after the first.
+type unwritable struct {
+	reports
+	written bool
+	err     error
+}
+
+func (u *unwritable) ReportStatus(context.Context, string, string, time.Time, any) error {
+	if u.written {
+		return u.err
+	}
+	u.written = true
+	return nil
+}
+
+// The log says why the row is not written, once.
+func TestReporter_LogsDatabase(t *testing.T) {
+	t.Parallel()
+	for dependency, err := range map[string]error{
+		"database": errors.New("connection refused"), "replication": errors.Join(store.ErrUnknownOutcome, store.ErrUnreplicated),
+		`database error="no response within 2s`: context.DeadlineExceeded,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &logtest.Buffer{}
+			reporter := status.NewReporter(status.Params{
+				Log: slog.New(slog.NewTextHandler(log, nil)), Store: &unwritable{err: err}, Service: "worker", Instance: "one", Registry: telemetry.NewRegistry(),
+			})
+			if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Minute)
+			if err := reporter.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if log.Count(`msg="dependency does not respond" dependency=`+dependency) != 1 || log.Count("level=") != 1 {
+				t.Errorf("%s: logged: %s", dependency, log.String())
+			}
+		})
+	}
+}
+
 // A fact that others rely on is reported when it changes, not five seconds later.
 func TestReporter_Wake(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ package health
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/process"
+	"email-gateway/shared/telemetry"
 )
 
 // Check combines the statuses of all processes. The api itself checks Postgres and the blob store.
@@ -27,6 +29,7 @@ type Check struct {
 
 // Params are the dependencies of a Check.
 type Params struct {
+	Log         *slog.Logger
 	Store       Store
 	HasRabbitMQ bool
 	PingStorage func(context.Context) error
@@ -44,7 +47,7 @@ type Store interface {
 // New returns a Check. It checks tokens only if mailings are accepted.
 func New(p Params) *Check {
 	hc := &Check{
-		confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker),
+		confirm: shared(confirming(p.Store, telemetry.NewDependencyLog(p.Log))), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker),
 		hasRabbitMQ: p.HasRabbitMQ, storage: &storageCheck{ping: p.PingStorage},
 	}
 	if p.HasRabbitMQ {

@@ -37,7 +37,11 @@ func (hc *Check) Register(registry *prometheus.Registry) error {
 	return nil
 }
 
-// confirming returns a check that Postgres confirms commits.
-func confirming(s Store) func(context.Context) (struct{}, error) {
-	return func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Confirm(ctx) }
+// confirming returns a check that Postgres confirms commits. It logs why not.
+func confirming(s Store, log *telemetry.DependencyLog) func(context.Context) (struct{}, error) {
+	return func(ctx context.Context) (struct{}, error) {
+		err := s.Confirm(ctx)
+		log.SetDatabase(err, errors.Is(err, store.ErrUnreplicated))
+		return struct{}{}, err
+	}
 }

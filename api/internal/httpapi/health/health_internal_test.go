@@ -3,11 +3,14 @@ package health
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/process"
+	"email-gateway/shared/telemetry"
 )
 
 // /health reports why nothing can be accepted: Postgres may answer queries without confirming commits.
@@ -33,5 +36,24 @@ func TestHealth_DatabaseThatAcceptsNothing(t *testing.T) {
 		if h := hc.check(t.Context()); h.Status != c.status || h.Database.Status != c.database {
 			t.Errorf("%s: %s, database %s; want %s, %s", c.name, h.Status, h.Database.Status, c.status, c.database)
 		}
+	}
+}
+
+type unconfirmed struct{ Store }
+
+func (unconfirmed) Confirm(context.Context) error { return errors.New("connection refused") }
+
+// The log says why Postgres does not respond, once.
+func TestConfirming_LogsReason(t *testing.T) {
+	t.Parallel()
+	log := &logtest.Buffer{}
+	confirm := confirming(unconfirmed{}, telemetry.NewDependencyLog(slog.New(slog.NewTextHandler(log, nil))))
+	for range 2 {
+		if _, err := confirm(t.Context()); err == nil {
+			t.Error("confirmed")
+		}
+	}
+	if log.Count("dependency=database error=\"connection refused\"") != 1 {
+		t.Errorf("logged: %s", log.String())
 	}
 }
