@@ -77,16 +77,23 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// BenchmarkReader_Broken reads a file in which every row is invalid in the most expensive way: its speed must
-// not depend on the limit.
+// brokenRows are rows that are invalid in the most expensive ways.
+var brokenRows = map[string]string{
+	"closed on the next line":  "\"João Conceição da Silva;joao.silva@exemplo.com.br;São Paulo\n",
+	"doubled to the end":       "joao.silva@exemplo.com.br;\"João \"\"Zé\"\" Silva;x\"\"\"\"y\n",
+	"never closed":             strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "a@b.co;\"João\n",
+	"closed in another row":    "\"João;joao.silva@exemplo.com.br\n" + strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "tela 12\";a@b.co\n",
+	"CR alone":                 "joao.silva@exemplo.com.br;\"João Conceição da Silva;São Paulo\r",
+	"chain without an end":     "x\";a@b.co;\"y\n",
+	"chain in CR without end":  "x\";a@b.co;\"y\r",
+	"chain of two columns":     "x\";\"a@b.co\n",
+	"chain within the limit":   "a@b.co;\"y\n" + strings.Repeat("a@b.co\";\"y\n", 4000) + "a@b.co;y\"\n",
+	"chain to a closing quote": "a@b.co;\"y\n" + strings.Repeat("x\";a@b.co;\"y\n", 3000) + "a@b.co\" y\n",
+}
+
+// BenchmarkReader_Broken reads files of such rows: its speed must not depend on the limit.
 func BenchmarkReader_Broken(b *testing.B) {
-	for name, row := range map[string]string{
-		"closed on the next line": "\"João Conceição da Silva;joao.silva@exemplo.com.br;São Paulo\n",
-		"doubled to the end":      "joao.silva@exemplo.com.br;\"João \"\"Zé\"\" Silva;x\"\"\"\"y\n",
-		"never closed":            strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "a@b.co;\"João\n",
-		"closed in another row":   "\"João;joao.silva@exemplo.com.br\n" + strings.Repeat("joao.silva@exemplo.com.br;João\n", 2000) + "tela 12\";a@b.co\n",
-		"CR alone":                "joao.silva@exemplo.com.br;\"João Conceição da Silva;São Paulo\r",
-	} {
+	for name, row := range brokenRows {
 		b.Run(name, func(b *testing.B) {
 			file := "nome;email\n" + strings.Repeat(row, 1+(8<<20)/len(row))
 			seen := inspect(b, file)
@@ -101,6 +108,21 @@ func BenchmarkReader_Broken(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A file is read in linear time: nothing is searched again for each line of a record.
+func TestReader_LooksAtBytesOnce(t *testing.T) {
+	t.Parallel()
+	for name, row := range brokenRows {
+		file := "nome;email\n" + strings.Repeat(row, 1+(1<<20)/len(row))
+		r, err := open(t, file, csvfile.Options{Delimiter: ';'})
+		for (err == nil || errors.As(err, new(*csvfile.RowError))) && r.Looked() <= 3*len(file) {
+			_, err = r.Next()
+		}
+		if looked := r.Looked(); !errors.Is(err, io.EOF) || looked > 3*len(file) {
+			t.Errorf("%s: %d bytes of a file of %d were looked at, error %v, want at most three times as many and EOF", name, looked, len(file), err)
+		}
 	}
 }
 

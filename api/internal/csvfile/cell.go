@@ -8,111 +8,91 @@ type cell struct {
 	start, end int
 }
 
-// rowShape is what a row of a file looks like if its quotes have no meaning.
-type rowShape struct {
-	address int // the column with the address
-	reach   int // fields up to the address, and at least two of several columns: fewer are no row
-	usual   int // fields of most rows
-	most    int // fields of the header: a row may have more only if they are empty
-}
+const lineBreaks = "\r\n"
 
-// checkCells returns unclosed if all lines of a record with cells are rows: the quote that opens the first cell was
-// never closed, and one in a later row was taken for its end. The rows must not become text that is sent to the
-// recipient of another row. If only some of the lines are rows, it may be such text or a cell with a list of addresses,
-// and the result is doubtful. A line is a row only if it has as many fields as most rows and another address in its
-// column: hardly a line of a cell that was quoted correctly has both.
-func (t *tokenizer) checkCells(shape rowShape) outcome {
+// checkCells returns doubtful if a line of a record with cells is a row by itself: with quotes taken literally, it has
+// another address than the record's in the column of addresses. Either the quote that opens the first cell was never
+// closed, and one in a later row was taken for its end, or the cell is a list of addresses. In the first case the row
+// must not be lost as text of another row, in the second it must not become a recipient.
+func (t *tokenizer) checkCells(column int) outcome {
 	if len(t.cells) == 0 {
 		return found
 	}
 	first, own := t.cells[0], span{start: t.stop, end: t.stop}
-	if shape.address < len(t.fields) {
-		if f := t.fields[shape.address]; !bytes.ContainsAny(t.buf[f.start:f.end], lineBreaks) {
+	if column < len(t.fields) {
+		if f := t.fields[column]; !bytes.ContainsAny(t.buf[f.start:f.end], lineBreaks) {
 			own = f
 		}
 	}
 	if !t.contains('@', first.start, own.start) && !t.contains('@', max(first.start, own.end), t.stop) {
 		return found
 	}
-	rows, others := t.countRows(first, own, shape)
-	switch {
-	case rows == 0:
-		return found
-	case others > 0:
-		t.count = first.column
-		return doubtful
+	before := first.column
+	if t.stray { // a quoted field before the cell may be several
+		before = bytes.Count(t.buf[t.pos:first.start], []byte{t.delimiter})
 	}
-	t.count, t.lines = first.column, 1
-	t.stop, t.next, _ = t.line()
-	return unclosed
+	for start := first.start; start < t.stop; before = 0 {
+		stop := t.lineEnd(start)
+		address, ok := t.nth(start, stop, column-before)
+		isOwn := address.start <= own.start && own.start < address.end
+		if ok && !isOwn && isAddress(t.buf[address.start:address.end]) {
+			t.count = first.column
+			return doubtful
+		}
+		start = t.after(stop)
+	}
+	return found
 }
 
 func (t *tokenizer) contains(b byte, start, end int) bool {
 	return start < end && bytes.IndexByte(t.buf[start:end], b) >= 0
 }
 
-const lineBreaks = "\r\n"
-
-// countRows counts the record's lines that are rows and those that cannot be rows. own is the address of the record.
-func (t *tokenizer) countRows(first cell, own span, shape rowShape) (rows, others int) {
-	before := first.column
-	if t.stray { // a quoted field before the cell may be several
-		before = bytes.Count(t.buf[t.pos:first.start], []byte{t.delimiter})
+// lineEnd returns the end of the line that contains start, at most the end of the record.
+func (t *tokenizer) lineEnd(start int) int {
+	if i := bytes.IndexAny(t.buf[start:t.stop], lineBreaks); i >= 0 {
+		return start + i
 	}
-	for start := first.start; ; before = 0 {
-		stop := t.stop
-		if i := bytes.IndexAny(t.buf[start:t.stop], lineBreaks); i >= 0 {
-			stop = start + i
-		}
-		count, filled, address := t.split(start, stop, shape.address-before)
-		isOwn := address.start <= own.start && own.start < address.end
-		switch width := before + count; {
-		case filled == 0 && start > first.start: // a blank line
-		case width < shape.reach || before+filled > shape.most:
-			others++
-		case width >= shape.usual && !isOwn && isAddress(t.buf[address.start:address.end]):
-			rows++
-		}
-		if stop == t.stop {
-			return rows, others
-		}
-		start = t.after(stop)
-	}
+	return t.stop
 }
 
-// split divides text as if quotes had no meaning: how many fields it has, how many up to the last non-empty one, and
-// where field n is.
-func (t *tokenizer) split(start, stop, n int) (count, filled int, nth span) {
-	for {
+// nth returns where field n of a text is if quotes have no meaning.
+func (t *tokenizer) nth(start, stop, n int) (field span, ok bool) {
+	for ; n >= 0; n-- {
 		end := stop
 		if i := bytes.IndexByte(t.buf[start:stop], t.delimiter); i >= 0 {
 			end = start + i
 		}
-		from, to := t.trimmed(start, end)
-		if count == n {
-			nth = span{start: from, end: to}
-		}
-		if count++; from < to {
-			filled = count
+		if n == 0 {
+			start, end = t.trimmed(start, end)
+			return span{start: start, end: end}, true
 		}
 		if end == stop {
-			return count, filled, nth
+			break
 		}
 		start = end + 1
 	}
+	return span{}, false
 }
 
-// isAddress is a cheap check: text that contains an address among other words is none.
+// isAddress is a cheap check: text that contains an address among other words, or in parentheses, is none.
 func isAddress(text []byte) bool {
-	return bytes.IndexByte(text, '@') > 0 && bytes.IndexByte(text, ' ') < 0
+	return bytes.IndexByte(text, '@') > 0 && !bytes.ContainsAny(text, " (")
 }
 
-// hasAddress reports whether a cell of the record contains an address.
-func (t *tokenizer) hasAddress() bool {
-	for _, c := range t.cells {
-		text := t.buf[c.start:c.end]
-		if at := bytes.IndexByte(text, '@'); at > 0 && bytes.IndexByte(text[at:], '.') > 0 {
-			return true
+// hasRow reports whether a line of the record after the first has a field that is an address, with quotes taken
+// literally. It is for the header, of which the column of addresses is not known yet.
+func (t *tokenizer) hasRow() bool {
+	if len(t.cells) == 0 {
+		return false
+	}
+	for stop := t.lineEnd(t.cells[0].start); stop < t.stop; {
+		start := t.after(stop)
+		stop = t.lineEnd(start)
+		for field := range bytes.SplitSeq(t.buf[start:stop], []byte{t.delimiter}) {
+			if isAddress(bytes.TrimSpace(field)) {
+				return true
+			}
 		}
 	}
 	return false

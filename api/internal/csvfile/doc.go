@@ -36,14 +36,15 @@
 //   - A quote that is not closed within the row limit, or whose closing quote is on another line and
 //     followed by text (so that it opens a field there), is an UNCLOSED_QUOTE: the line with the opening
 //     quote is rejected, and reading continues with the next.
-//   - If a quoted field crosses lines, and a line of the record is a row by itself (as many fields as most rows
-//     before, and another address in the email column), its quote was probably closed by one in another row. If
-//     all lines of the record may be rows, it is an UNCLOSED_QUOTE as above. Otherwise all of them are rejected,
-//     as one ROW_IN_QUOTES: the field may as well be a list of addresses. In the header both are NO_HEADER.
-//   - The lines after an UNCLOSED_QUOTE may belong to the same cell, and an address among them is not a recipient: after
-//     an UNCLOSED_QUOTE, a LINE_TOO_LONG with a quote, and a row with text behind a closing quote, a row is accepted only if
-//     it has as many fields as most rows before, and at least two of several columns, until one has. If there was no row
-//     before, it needs a field for each column of the header. Shorter ones are a WRONG_FIELD_COUNT.
+//   - A row with line breaks in quoted fields is rejected as one ROW_IN_QUOTES if one of its lines, with quotes taken
+//     literally, has another address in the email column. If a quote is not closed, that line is a row of the file,
+//     otherwise part of a list of addresses: it is reported, and is neither a recipient nor text of the other row. A
+//     header with an address alone in a field of such a line is NO_HEADER.
+//   - If a quote is not closed on a later line of such a row, the lines up to and including that one are a ROW_IN_QUOTES.
+//   - The lines after an UNCLOSED_QUOTE may belong to the same cell, and an address among them is not a recipient: after an
+//     UNCLOSED_QUOTE, a ROW_IN_QUOTES, a LINE_TOO_LONG with a quote, and a row with text behind a closing quote, a row is
+//     accepted only if it has as many fields as most rows before, and at least two of several columns, until one has. If
+//     there was no row before, it needs a field for each column of the header. Shorter ones are a WRONG_FIELD_COUNT.
 //
 // Package mailing uses it.
 package csvfile

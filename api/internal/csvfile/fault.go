@@ -65,7 +65,8 @@ func (e *RowError) Error() string {
 	case CodeUnclosedQuote:
 		return where + ": a quoted field is not closed"
 	case CodeRowInQuotes:
-		return where + ": a quoted field contains a line that looks like a row: close the quote on its line, or remove the line breaks within the field"
+		return where + ": a quoted field contains a line that looks like a row, or is not closed: " +
+			"close the quote on its line, or remove the line breaks within the field"
 	case CodeLineTooLong:
 		return where + ": the line is too long"
 	}

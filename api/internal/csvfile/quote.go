@@ -5,12 +5,12 @@ import "bytes"
 // scanQuoted parses a record whose first line contains a quote byte by byte, because it may end on another
 // line. Until it is found, t.next is the line after its first.
 //
-// A malformed record costs what lies between its opening quote and the next undoubled one, where the search
-// ends, so that a file of malformed records is still read in linear time.
+// A malformed record costs the lines that are rejected, and what lies between the last opening quote and the next
+// undoubled one, where the search ends, so that a file of malformed records is still read in linear time.
 func (t *tokenizer) scanQuoted() outcome {
 	horizon := min(t.end, t.pos+t.limit+1) // the byte after the longest possible record: its line end
 	for i := t.pos; ; {
-		open := i
+		start, open := i, i
 		for open < horizon && t.blank(open) {
 			open++ // name, "Silva, João": written by hand
 		}
@@ -20,15 +20,46 @@ func (t *tokenizer) scanQuoted() outcome {
 		} else {
 			i, v = t.plainField(i, horizon)
 		}
-		if v != found {
+		t.looked += i - start
+		switch {
+		case v == unclosed:
+			return t.reject(start)
+		case v != found:
 			return v
+		case i == t.end || t.buf[i] != t.delimiter:
+			return t.finish(i)
 		}
-		if i < t.end && t.buf[i] == t.delimiter {
-			i++
-			continue
-		}
-		return t.finish(i)
+		i++
 	}
+}
+
+// reject ends a malformed record after the line of the field that is malformed; start is where the field begins. Lines
+// before that line may be lines of a cell: they are not read again, so that none becomes a row, and so that a chain of
+// cells is not read once per line.
+func (t *tokenizer) reject(start int) outcome {
+	i := bytes.LastIndexAny(t.buf[t.pos:start], lineBreaks)
+	if i < 0 {
+		return unclosed
+	}
+	last := t.pos + i + 1
+	line := t.buf[last:min(t.end, last+t.limit+1)]
+	n := bytes.IndexAny(line, lineBreaks)
+	switch {
+	case n >= 0:
+	case len(line) > t.limit: // it is rejected as the next row
+		t.lines, t.stop, t.next = countLines(t.buf[t.pos:last]), last, last
+		t.count = t.cells[0].column
+		return doubtful
+	case !t.eof:
+		return short
+	default:
+		n = len(line)
+	}
+	if v := t.finish(last + n); v != found {
+		return v
+	}
+	t.count = t.cells[0].column
+	return doubtful
 }
 
 // finish ends the record at i: a line end or the end of the file.

@@ -142,8 +142,11 @@ func (r *Reader) readHeader() error {
 	case v == overlong:
 		return &FileError{Code: CodeLineTooLong, Line: line, Message: fmt.Sprintf(
 			"the line is longer than %d bytes: is the file CSV?", r.limits.LineBytes)}
-	case v == unclosed, r.t.hasAddress():
+	case v != found:
 		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must contain the column names, but a quote in it is not closed"}
+	case r.t.hasRow():
+		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must contain the column names, but a line of a quoted name looks like a row: " +
+			"close the quote, or remove the line breaks"}
 	case r.t.filled > r.limits.Columns:
 		return &FileError{Code: CodeTooManyColumns, Line: line, Message: fmt.Sprintf(
 			"the file has %d columns, at most %d are allowed", r.t.filled, r.limits.Columns)}
@@ -188,7 +191,7 @@ func (r *Reader) Next() (Row, error) {
 				"the file has more than %d rows: split it", r.limits.Rows)}
 		}
 	}
-	broken := v == unclosed
+	broken := v == unclosed || v == doubtful
 	if err == nil && v == overlong {
 		broken, err = r.skipLine()
 	}
@@ -225,12 +228,6 @@ func (r *Reader) fault(v outcome) (code, column string) {
 		return CodeWrongFieldCount, r.columnName(r.t.count)
 	}
 	return "", ""
-}
-
-// shape returns what the rows so far look like.
-func (r *Reader) shape() rowShape {
-	all := len(r.header.names)
-	return rowShape{address: r.header.Email, reach: max(r.header.Email+1, min(all, 2)), usual: r.usual.least(all), most: r.physical}
 }
 
 func (r *Reader) columnName(i int) string {
@@ -275,7 +272,7 @@ func (r *Reader) record() (line int, v outcome, err error) {
 			return line, v, nil
 		}
 		if v == found && r.header != nil {
-			v = r.t.checkCells(r.shape())
+			v = r.t.checkCells(r.header.Email)
 		}
 		text := r.t.buf[r.t.pos:r.t.stop]
 		if bytes.IndexByte(text, 0) >= 0 {
@@ -285,7 +282,7 @@ func (r *Reader) record() (line int, v outcome, err error) {
 			return line, v, &FileError{Code: CodeInvalidEncoding, Line: line, Message: "this line is not UTF-8: the file changed after its upload"}
 		}
 		r.t.pos, r.line = r.t.next, line+r.t.lines
-		if v == unclosed || r.t.filled > 0 {
+		if v != found || r.t.filled > 0 {
 			return line, v, nil
 		}
 	}

@@ -27,8 +27,8 @@ type outcome int
 const (
 	found    outcome = iota
 	short            // the window ends before the record
-	unclosed         // a quote is not closed: count is the number of its field, next is the second line of the record
-	doubtful         // a cell, field count, may be one, or contain other rows
+	unclosed         // a quote on the first line is not closed: count is the number of its field, next is the second line
+	doubtful         // a cell, field count, may be one, or contain other rows: next is the line after all of them
 	overlong         // the physical line is longer than the limit
 )
 
@@ -40,6 +40,7 @@ type tokenizer struct {
 	delimiter byte
 	keep      int // further fields are only counted
 	limit     int // bytes of a physical line and of a record, line end not counted
+	looked    int // bytes that scanQuoted has read: a test compares them with the size of the file
 }
 
 // scan parses the record at pos. Lines without a quote, nearly all, are split in place.
