@@ -143,13 +143,13 @@ func TestProcessor_LockedMailingDelaysNoOther(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM mailings WHERE id = $1 FOR UPDATE`, held); err != nil {
 		t.Fatal(err)
 	}
-	patient, err := store.Open(t.Context(), b.URL, store.Options{StatementTimeout: time.Hour}) // a wait for the lock would not end
+	unlimited, err := store.Open(t.Context(), b.URL, store.Options{StatementTimeout: time.Hour}) // a wait for the lock would not end
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer patient.Close()
+	defer unlimited.Close()
 	params := b.params()
-	params.Store = patient
+	params.Store = unlimited
 	p := mailing.New(params)
 	limited, cancel := context.WithTimeout(t.Context(), waittest.Limit)
 	defer cancel()

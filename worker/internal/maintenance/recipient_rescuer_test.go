@@ -30,16 +30,16 @@ func TestRecipientRescuer(t *testing.T) {
 		}
 		return id
 	}
-	lost, underWay := accept("ana@example.com"), accept("bia@example.com")
+	lost, published := accept("ana@example.com"), accept("bia@example.com")
 	set(t, d, lost, `status = 'PUBLISHED', processed_at = now() - interval '16 min'`)
-	set(t, d, underWay, `status = 'PUBLISHED', processed_at = now() - interval '14 min'`)
+	set(t, d, published, `status = 'PUBLISHED', processed_at = now() - interval '14 min'`)
 
 	registry := prometheus.NewRegistry()
 	run(t, maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(registry),
 	}))
 	waittest.Until(t, "the lost recipient waits for the dispatcher", func() bool { return status(t, d, lost) == email.Pending })
-	if is := status(t, d, underWay); is != "PUBLISHED" {
+	if is := status(t, d, published); is != "PUBLISHED" {
 		t.Errorf("the one still in flight is %s", is)
 	}
 	waittest.Until(t, "it is counted", func() bool { return actionCount(t, registry, "intake_returned") == 1 })

@@ -253,9 +253,9 @@ func TestThrottled_CallBeforeOtherProcessCut(t *testing.T) {
 // Without Redis each process uses its share of the current rate.
 func TestThrottled_WithoutRedis(t *testing.T) {
 	t.Parallel()
-	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
-	t.Cleanup(func() { _ = nobody.Close() })
-	p := New(nobody, 100)
+	unreachable := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = unreachable.Close() })
+	p := New(unreachable, 100)
 	p.SetProcesses(4)
 	p.Throttled(time.Now())
 	if err := p.Wait(t.Context(), 1); err != nil {

@@ -132,10 +132,10 @@ func TestPacer_CountsRecipients(t *testing.T) {
 
 func TestPacer_OwnShareWithoutRedis(t *testing.T) {
 	t.Parallel()
-	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
-	t.Cleanup(func() { _ = nobody.Close() })
+	unreachable := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = unreachable.Close() })
 	start := time.Now() // before the first token is counted
-	pacer := pace.New(nobody, 100)
+	pacer := pace.New(unreachable, 100)
 	pacer.SetProcesses(4)
 	for range 6 {
 		if err := pacer.Wait(t.Context(), 1); err != nil {

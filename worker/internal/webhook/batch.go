@@ -8,13 +8,13 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/standardwebhook"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // item is one event to deliver in a round.
 type item struct {
 	event Event
-	row   *hooks.Delivery // nil = none yet
+	row   *webhookstore.Delivery // nil = none yet
 }
 
 // result is the result of an item.
@@ -37,7 +37,7 @@ const (
 type batch struct {
 	*server
 	ctx      context.Context //nolint:containedctx // of one round
-	endpoint hooks.Endpoint
+	endpoint webhookstore.Endpoint
 	secrets  []standardwebhook.Secret
 	items    []item
 	results  []result
@@ -49,18 +49,18 @@ type batch struct {
 	failures  int
 	stopped   bool
 	throttled bool
-	startedAt time.Time    // the first attempt
-	tally     hooks.Result // URL, Succeeded, Refused, Failures, Error, Gone, RetryAfter and Throttled
+	startedAt time.Time           // the first attempt
+	tally     webhookstore.Result // URL, Succeeded, Refused, Failures, Error, Gone, RetryAfter and Throttled
 }
 
 // chain is an email's items that are being attempted.
 type chain struct{ queue []int }
 
-func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, items []item) *batch {
+func (s *server) newBatch(ctx context.Context, r webhookstore.Round, secrets []standardwebhook.Secret, items []item) *batch {
 	b := &batch{
 		server: s, ctx: ctx, endpoint: r.Endpoint, secrets: secrets, items: items, results: make([]result, len(items)),
 		chains: map[uuid.UUID]*chain{}, blocked: map[uuid.UUID]bool{}, failures: r.Failures,
-		tally: hooks.Result{URL: r.URL},
+		tally: webhookstore.Result{URL: r.URL},
 	}
 	return b
 }
@@ -220,7 +220,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	b.failures++
 	b.tally.Failures++
 	b.tally.Gone = b.tally.Gone || o.Gone()
-	if b.failures >= hooks.DownFailures || o.Gone() || o.RetryAfter > 0 {
+	if b.failures >= webhookstore.DownFailures || o.Gone() || o.RetryAfter > 0 {
 		b.stopped = true
 	}
 	return true

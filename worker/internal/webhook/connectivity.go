@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 const (
@@ -132,7 +132,7 @@ func (s *Sender) connectTo(ctx context.Context, u *url.URL) error {
 
 // checkConnectivity returns errNoConnectivity if the attempts of a round have failed because this process has no connectivity.
 // They then count neither for their deliveries nor for the endpoint.
-func (s *server) checkConnectivity(ctx context.Context, r hooks.Result) error {
+func (s *server) checkConnectivity(ctx context.Context, r webhookstore.Result) error {
 	if r.Failures == 0 || r.Succeeded {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -100,7 +100,7 @@ func TestService_NoConnectivity(t *testing.T) {
 				for _, r := range down {
 					waittest.Until(t, "disabled", func() bool {
 						e := w.find(t, r)
-						return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Failing
+						return e.Status == webhookstore.Disabled && *e.DisabledReason == webhookstore.Failing
 					})
 				}
 				return
@@ -113,7 +113,7 @@ func TestService_NoConnectivity(t *testing.T) {
 					e := w.find(t, r)
 					return e.FailingSince == nil || e.FailingSince.After(start.Add(disableAfter))
 				})
-				if e := w.find(t, r); e.Status != hooks.Enabled {
+				if e := w.find(t, r); e.Status != webhookstore.Enabled {
 					t.Error(e.Status)
 				}
 			}

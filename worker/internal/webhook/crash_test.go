@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
 // dying is a store whose process dies around one call: nothing that it writes afterwards arrives.
 type dying struct {
-	*hooks.SenderStore
+	*webhookstore.SenderStore
 	at    string
 	skip  int32
 	calls atomic.Int32
@@ -43,29 +43,29 @@ func (d *dying) step(name string, do func() error) error {
 	return do()
 }
 
-func (d *dying) Take(ctx context.Context, l hooks.Lease, t time.Duration) error {
+func (d *dying) Take(ctx context.Context, l webhookstore.Lease, t time.Duration) error {
 	return d.step("take", func() error { return d.SenderStore.Take(ctx, l, t) })
 }
 
-func (d *dying) Release(ctx context.Context, l hooks.Lease) error {
+func (d *dying) Release(ctx context.Context, l webhookstore.Lease) error {
 	return d.step("release", func() error { return d.SenderStore.Release(ctx, l) })
 }
 
-func (d *dying) Renew(ctx context.Context, l hooks.Lease, t time.Duration) error {
+func (d *dying) Renew(ctx context.Context, l webhookstore.Lease, t time.Duration) error {
 	return d.step("renew", func() error { return d.SenderStore.Renew(ctx, l, t) })
 }
 
-func (d *dying) Load(ctx context.Context, l hooks.Lease, probe time.Duration) (r hooks.Round, err error) {
+func (d *dying) Load(ctx context.Context, l webhookstore.Lease, probe time.Duration) (r webhookstore.Round, err error) {
 	err = d.step("load", func() error { r, err = d.SenderStore.Load(ctx, l, probe); return err })
 	return r, err
 }
 
-func (d *dying) Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (p hooks.EventPage, err error) {
+func (d *dying) Read(ctx context.Context, company uuid.UUID, after webhookstore.Cursor, filter []string, limit int) (p webhookstore.EventPage, err error) {
 	err = d.step("read", func() error { p, err = d.SenderStore.Read(ctx, company, after, filter, limit); return err })
 	return p, err
 }
 
-func (d *dying) Record(ctx context.Context, l hooks.Lease, r hooks.Result, after time.Duration) (done hooks.Recorded, err error) {
+func (d *dying) Record(ctx context.Context, l webhookstore.Lease, r webhookstore.Result, after time.Duration) (done webhookstore.Recorded, err error) {
 	err = d.step("record", func() error { done, err = d.SenderStore.Record(ctx, l, r, after); return err })
 	return done, err
 }

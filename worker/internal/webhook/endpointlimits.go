@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // slowAfter is the duration from which a response counts as slow, which lowers the limit.
@@ -149,7 +149,7 @@ func (l *endpointLimits) unhealthy() bool {
 
 // keepInterval is how long the interval of an endpoint without deliveries is kept. It is longer than a pause, after which
 // requests begin at the lowest rate.
-const keepInterval = hooks.MaxThrottlePause + time.Minute
+const keepInterval = webhookstore.MaxThrottlePause + time.Minute
 
 // limitsOf returns the limits of an endpoint that is about to be served.
 func (s *Service) limitsOf(endpoint uuid.UUID) *endpointLimits {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // The first and the longest wait of an endpoint that could not be served. The longest is below the window of the alert
@@ -64,10 +64,10 @@ func (f *failures) count() int {
 
 // without returns the endpoints that do not wait. It forgets those that were not served long after their wait: another process
 // serves them, or they are deleted.
-func (f *failures) without(work []hooks.Work) []hooks.Work {
+func (f *failures) without(work []webhookstore.Work) []webhookstore.Work {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(f.endpoints, func(_ uuid.UUID, e failurePause) bool { return now.Sub(e.until) > maxFailureWait })
-	return slices.DeleteFunc(work, func(w hooks.Work) bool { return f.endpoints[w.EndpointID].until.After(now) })
+	return slices.DeleteFunc(work, func(w webhookstore.Work) bool { return f.endpoints[w.EndpointID].until.After(now) })
 }

@@ -14,19 +14,19 @@ import (
 
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/logtest"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
 // counting is a store that keeps when each endpoint was taken.
 type counting struct {
-	*hooks.SenderStore
+	*webhookstore.SenderStore
 	mu    sync.Mutex
 	taken map[uuid.UUID][]time.Time
 }
 
-func (c *counting) Take(ctx context.Context, l hooks.Lease, d time.Duration) error {
+func (c *counting) Take(ctx context.Context, l webhookstore.Lease, d time.Duration) error {
 	c.mu.Lock()
 	c.taken[l.EndpointID] = append(c.taken[l.EndpointID], time.Now())
 	c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/worker/internal/elapsed"
 )
 
@@ -30,7 +30,7 @@ func (h *held) renewed(start time.Time) {
 func (h *held) mayAttempt() bool { return -elapsed.Since(*h.until.Load()) > leaseMargin }
 
 // renew extends the lease until ctx ends. It calls cancel when the lease is lost.
-func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.Lease, h *held) {
+func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l webhookstore.Lease, h *held) {
 	defer cancel()
 	ticker := time.NewTicker(leaseTime / 3)
 	defer ticker.Stop()
@@ -47,7 +47,7 @@ func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.
 		switch {
 		case err == nil:
 			h.renewed(start)
-		case errors.Is(err, hooks.ErrLeaseLost), !h.mayAttempt():
+		case errors.Is(err, webhookstore.ErrLeaseLost), !h.mayAttempt():
 			return
 		}
 	}

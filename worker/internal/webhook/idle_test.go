@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // BenchmarkService_Idle reports the processor time of an idle program with 1,000 endpoints of 50 companies, with
@@ -19,8 +19,8 @@ func BenchmarkService_Idle(b *testing.B) {
 	w := newWorld(b)
 	for range 50 {
 		company := w.Company(b)
-		for range hooks.MaxEndpoints {
-			if _, err := w.Hooks.Create(b.Context(), hooks.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: company, URL: "https://hooks.acme.example", Secret: []byte("x")}); err != nil {
+		for range webhookstore.MaxEndpoints {
+			if _, err := w.Hooks.Create(b.Context(), webhookstore.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: company, URL: "https://hooks.acme.example", Secret: []byte("x")}); err != nil {
 				b.Fatal(err)
 			}
 		}

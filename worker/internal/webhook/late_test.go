@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -23,7 +23,7 @@ type lateStore struct {
 	closed sync.Once
 }
 
-func (s *lateStore) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]hooks.Work, error) {
+func (s *lateStore) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]webhookstore.Work, error) {
 	added := s.added.Load()
 	work, err := s.Store.Behind(ctx, probeAfter, limit)
 	if added {
@@ -32,7 +32,7 @@ func (s *lateStore) Behind(ctx context.Context, probeAfter time.Duration, limit 
 	return work, err
 }
 
-func (s *lateStore) Release(ctx context.Context, l hooks.Lease) error {
+func (s *lateStore) Release(ctx context.Context, l webhookstore.Lease) error {
 	s.once.Do(func() {
 		s.add()
 		s.added.Store(true)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // maxStatements and maxStatementsPerCompany limit the concurrent statements of the served endpoints, in total and per
@@ -30,28 +30,28 @@ func (s limitedStore) enter(ctx context.Context) (leave func()) {
 	return func() { s.slots.leave(slot) }
 }
 
-func (s limitedStore) Load(ctx context.Context, l hooks.Lease, probeAfter time.Duration) (hooks.Round, error) {
+func (s limitedStore) Load(ctx context.Context, l webhookstore.Lease, probeAfter time.Duration) (webhookstore.Round, error) {
 	defer s.enter(ctx)()
 	return s.Store.Load(ctx, l, probeAfter)
 }
 
-func (s limitedStore) Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (hooks.EventPage, error) {
+func (s limitedStore) Read(ctx context.Context, company uuid.UUID, after webhookstore.Cursor, filter []string, limit int) (webhookstore.EventPage, error) {
 	defer s.enter(ctx)()
 	return s.Store.Read(ctx, company, after, filter, limit)
 }
 
-func (s limitedStore) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]hooks.Event, error) {
+func (s limitedStore) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]webhookstore.Event, error) {
 	defer s.enter(ctx)()
 	return s.Store.FindEvents(ctx, company, ids)
 }
 
-func (s limitedStore) ReplayFailed(ctx context.Context, l hooks.Lease, r hooks.Replay, limit int) (int, error) {
+func (s limitedStore) ReplayFailed(ctx context.Context, l webhookstore.Lease, r webhookstore.Replay, limit int) (int, error) {
 	defer s.enter(ctx)()
 	return s.Store.ReplayFailed(ctx, l, r, limit)
 }
 
 // Record also writes after ctx has ended, for a limited time: otherwise the events that were sent would be sent again.
-func (s limitedStore) Record(ctx context.Context, l hooks.Lease, r hooks.Result, disableAfter time.Duration) (hooks.Recorded, error) {
+func (s limitedStore) Record(ctx context.Context, l webhookstore.Lease, r webhookstore.Result, disableAfter time.Duration) (webhookstore.Recorded, error) {
 	defer s.enter(ctx)()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 // behind lists endpoints with new events, if there may be some that the last listing did not contain. Until the next listing may
 // begin, it returns those of the last one that were not started. head is the newest event, and free how many endpoints can be
 // served now.
-func (s *Service) behind(ctx context.Context, head int64, free, limit int) ([]hooks.Work, error) {
+func (s *Service) behind(ctx context.Context, head int64, free, limit int) ([]webhookstore.Work, error) {
 	start := time.Now()
 	if start.Before(s.relists) {
 		return s.unstarted, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // busyStore has a new event in each round, and so many endpoints that each listing takes a time.
@@ -20,30 +20,34 @@ type busyStore struct {
 	head     int64
 	listing  time.Duration // how long a listing takes
 	listings int
-	behind   []hooks.Work // what each listing returns
+	behind   []webhookstore.Work // what each listing returns
 	taken    atomic.Int64
 }
 
-func (*busyStore) Count(context.Context) (hooks.Counts, error) { return hooks.Counts{Enabled: 1}, nil }
+func (*busyStore) Count(context.Context) (webhookstore.Counts, error) {
+	return webhookstore.Counts{Enabled: 1}, nil
+}
 
 func (*busyStore) CatchUp(context.Context) error { return nil }
 
-func (*busyStore) Due(context.Context, time.Duration, int) ([]hooks.Work, error) { return nil, nil }
+func (*busyStore) Due(context.Context, time.Duration, int) ([]webhookstore.Work, error) {
+	return nil, nil
+}
 
 func (s *busyStore) Head(context.Context) (int64, error) {
 	s.head++
 	return s.head, nil
 }
 
-func (s *busyStore) Behind(context.Context, time.Duration, int) ([]hooks.Work, error) {
+func (s *busyStore) Behind(context.Context, time.Duration, int) ([]webhookstore.Work, error) {
 	s.listings++
 	<-time.After(s.listing)
 	return slices.Clone(s.behind), nil
 }
 
-func (s *busyStore) Take(context.Context, hooks.Lease, time.Duration) error {
+func (s *busyStore) Take(context.Context, webhookstore.Lease, time.Duration) error {
 	s.taken.Add(1)
-	return hooks.ErrLeaseLost
+	return webhookstore.ErrLeaseLost
 }
 
 // Listings of all endpoints take a tenth of the time, and short ones run in each round.
@@ -71,7 +75,7 @@ func TestService_ListedEndpointsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{listing: time.Second}
 		for range 3 * maxActive {
-			store.behind = append(store.behind, hooks.Work{EndpointID: uuid.New(), CompanyID: uuid.New()})
+			store.behind = append(store.behind, webhookstore.Work{EndpointID: uuid.New(), CompanyID: uuid.New()})
 		}
 		s := New(Params{Store: store, Metrics: NewMetrics(prometheus.NewRegistry())})
 		for range 4 {

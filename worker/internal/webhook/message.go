@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"time"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // CodeEventGone: the event of a failed delivery is no longer stored.
 const CodeEventGone = "EVENT_EXPIRED"
 
 // Event is one event of a company, or a test.
-type Event = hooks.Event
+type Event = webhookstore.Event
 
 // maxBody is the maximum size of a body in the specification, in bytes.
 const maxBody = 20_000
@@ -59,6 +59,6 @@ func brief(data json.RawMessage) json.RawMessage {
 }
 
 // testEvent returns the event of a test delivery.
-func testEvent(d hooks.Delivery, now time.Time) Event {
+func testEvent(d webhookstore.Delivery, now time.Time) Event {
 	return Event{ID: d.EventID, Type: d.Type, At: now, Data: json.RawMessage(`{"message":"A test of this webhook endpoint. No email is involved."}`)}
 }

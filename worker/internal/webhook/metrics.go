@@ -3,7 +3,7 @@ package webhook
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // Metrics are the metrics of webhooks. No label contains a tenant.
@@ -50,7 +50,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, result := range []string{resultDelivered, resultThrottled, resultRejected, resultUnreachable} {
 		m.attempts.WithLabelValues(result)
 	}
-	for _, reason := range []hooks.Reason{hooks.Gone, hooks.Failing} {
+	for _, reason := range []webhookstore.Reason{webhookstore.Gone, webhookstore.Failing} {
 		m.disabled.WithLabelValues(string(reason))
 	}
 	registry.MustRegister(m.attempts, m.duration, m.exhausted, m.disabled, m.skipped, m.errors, m.endpoints, m.open)
@@ -78,7 +78,7 @@ func (m *Metrics) attempt(o Outcome) {
 	m.duration.Observe(o.Took.Seconds())
 }
 
-func (m *Metrics) count(c hooks.Counts) {
+func (m *Metrics) count(c webhookstore.Counts) {
 	m.endpoints.WithLabelValues("enabled").Set(float64(c.Enabled))
 	m.endpoints.WithLabelValues("down").Set(float64(c.Down))
 	m.endpoints.WithLabelValues("disabled").Set(float64(c.Disabled))

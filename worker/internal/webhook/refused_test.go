@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/storetest"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -62,7 +62,7 @@ func TestService_RefusedEvents(t *testing.T) {
 			company := w.Company(t)
 			r, refuse := w.refusing(t, company, status)
 			w.start(t, nil)
-			const refused, accepted = 3 * hooks.DownFailures, 20
+			const refused, accepted = 3 * webhookstore.DownFailures, 20
 			w.emitRefused(t, company, refused, refuse)
 			w.waitOpen(t, r, refused)
 			if e := w.find(t, r); e.Down() || e.Health() != "failing" || e.FailingSince == nil || *e.LastError != "HTTP_"+strconv.Itoa(status) {
@@ -70,7 +70,7 @@ func TestService_RefusedEvents(t *testing.T) {
 			}
 			w.emit(t, company, accepted, 1)
 			waittest.Until(t, "the other events", func() bool { return len(r.messages()) == accepted })
-			if rows := w.deliveries(t, r, hooks.Retrying); len(rows) != refused {
+			if rows := w.deliveries(t, r, webhookstore.Retrying); len(rows) != refused {
 				t.Errorf("%d refused deliveries are open", len(rows))
 			}
 		})
@@ -94,7 +94,7 @@ func TestService_ProbeWithNewEvent(t *testing.T) {
 			company := w.Company(t)
 			r, refuse := w.refusing(t, company, http.StatusInternalServerError)
 			s := w.start(t, func(p *webhook.Params) { p.Schedule, p.ProbeAfter = hours, time.Hour })
-			w.emitRefused(t, company, hooks.DownFailures, refuse)
+			w.emitRefused(t, company, webhookstore.DownFailures, refuse)
 			waittest.Until(t, "down", func() bool { return w.find(t, r).Down() })
 			if err := s.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestService_ProbeDespiteRetries(t *testing.T) {
 	company := w.Company(t)
 	r, refuse := w.refusing(t, company, http.StatusInternalServerError)
 	w.start(t, func(p *webhook.Params) { p.Schedule, p.ProbeAfter = scaled(time.Hour), time.Hour })
-	w.emitRefused(t, company, hooks.DownFailures, refuse)
+	w.emitRefused(t, company, webhookstore.DownFailures, refuse)
 	waittest.Until(t, "down", func() bool { return w.find(t, r).Down() })
 	w.emit(t, company, 5, 1)
 	w.exec(t, `UPDATE webhook_deliveries SET created_at = now() - interval '2 h', next_at = now(), scheduled_at = now()`)
@@ -140,9 +140,9 @@ func TestService_RefusedAtMaxOpen(t *testing.T) {
 	r, refuse := w.refusing(t, company, http.StatusUnprocessableEntity)
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	const accepted = 5
-	w.emitRefused(t, company, hooks.MaxOpen+150, refuse)
+	w.emitRefused(t, company, webhookstore.MaxOpen+150, refuse)
 	w.emit(t, company, accepted, 1)
-	w.waitOpen(t, r, hooks.MaxOpen)
+	w.waitOpen(t, r, webhookstore.MaxOpen)
 	if _, err := w.Hooks.CreateTest(t.Context(), company, r.ID, uuid.Must(uuid.NewV7())); err != nil {
 		t.Fatal(err)
 	}
@@ -153,18 +153,18 @@ func TestService_RefusedAtMaxOpen(t *testing.T) {
 		w.exec(t, `UPDATE webhook_endpoints SET due_at = now() WHERE lease_token IS NULL`)
 		return len(r.attempts()) > attempts && storetest.Ask[bool](t, w.Database, `SELECT bool_and(lease_token IS NULL) FROM webhook_endpoints`)
 	})
-	if n := len(w.deliveries(t, r, hooks.Failed)); n > 0 {
+	if n := len(w.deliveries(t, r, webhookstore.Failed)); n > 0 {
 		t.Errorf("%d deliveries ended after one attempt that counts", n)
 	}
 	waittest.Until(t, "the other events", func() bool {
 		w.exec(t, `
 UPDATE webhook_deliveries SET next_at = now(), scheduled_at = NULL, attempts = 1
 WHERE status = 'RETRYING' AND NOT EXISTS (SELECT FROM webhook_deliveries WHERE next_at <= now())
-    AND NOT EXISTS (SELECT FROM webhook_endpoints WHERE lease_token IS NOT NULL OR open_deliveries < $1)`, hooks.MaxOpen)
+    AND NOT EXISTS (SELECT FROM webhook_endpoints WHERE lease_token IS NOT NULL OR open_deliveries < $1)`, webhookstore.MaxOpen)
 		w.exec(t, `UPDATE webhook_endpoints SET due_at = now() WHERE lease_token IS NULL`)
 		return len(r.messages()) >= accepted
 	})
-	for _, d := range w.deliveries(t, r, hooks.Failed) {
+	for _, d := range w.deliveries(t, r, webhookstore.Failed) {
 		if d.Attempts < 2 || *d.LastError != "HTTP_422" {
 			t.Fatalf("%+v", d)
 		}

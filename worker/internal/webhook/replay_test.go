@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -22,7 +22,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 	w.emit(t, company, 250, 2)
 	r := w.endpoint(t, company)
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	replay := hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
+	replay := webhookstore.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
 	if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 	w.start(t, nil)
 	waittest.Until(t, "the end of the replay", func() bool {
 		done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
-		return err == nil && done.Status == hooks.ReplayCompleted
+		return err == nil && done.Status == webhookstore.ReplayCompleted
 	})
 	done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
 	if err != nil || done.Done != 500 {
@@ -49,7 +49,7 @@ func (w *world) down(t *testing.T, company uuid.UUID) *receiver {
 	s := w.start(t, func(p *webhook.Params) { p.Schedule = scaled(10 * time.Millisecond) })
 	waittest.Until(t, "the last attempt", func() bool {
 		e := w.find(t, r)
-		return e.Down() && e.Open == 0 && len(w.deliveries(t, r, hooks.Failed)) == 1
+		return e.Down() && e.Open == 0 && len(w.deliveries(t, r, webhookstore.Failed)) == 1
 	})
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestService_ReplayAfterLongOutage(t *testing.T) {
 	w := newWorld(t)
 	company := w.Company(t)
 	r := w.down(t, company)
-	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), webhookstore.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
 		t.Fatal(err)
 	}
 	w.start(t, nil)
@@ -83,11 +83,11 @@ func TestService_ReplayOfFailed(t *testing.T) {
 	s := w.start(t, func(p *webhook.Params) { p.Schedule = email.Backoff{time.Millisecond} })
 	const events = 5
 	w.emit(t, company, events, 1)
-	waittest.Until(t, "the last attempts", func() bool { return len(w.deliveries(t, r, hooks.Failed)) == events })
+	waittest.Until(t, "the last attempts", func() bool { return len(w.deliveries(t, r, webhookstore.Failed)) == events })
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again := w.deliveries(t, r, hooks.Failed)[0].EventID
+	again := w.deliveries(t, r, webhookstore.Failed)[0].EventID
 	r.setAnswer(func(m message) int {
 		if m.ID == again {
 			return http.StatusUnprocessableEntity
@@ -96,7 +96,7 @@ func TestService_ReplayOfFailed(t *testing.T) {
 	})
 	w.start(t, nil)
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	replays := []hooks.Replay{{ID: uuid.Must(uuid.NewV7()), Since: &since, Until: &until}, {ID: uuid.Must(uuid.NewV7())}}
+	replays := []webhookstore.Replay{{ID: uuid.Must(uuid.NewV7()), Since: &since, Until: &until}, {ID: uuid.Must(uuid.NewV7())}}
 	for _, replay := range replays {
 		replay.EndpointID, replay.CompanyID = r.ID, company
 		if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
@@ -104,19 +104,19 @@ func TestService_ReplayOfFailed(t *testing.T) {
 		}
 		waittest.Until(t, "the replay", func() bool {
 			done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
-			return err == nil && done.Status == hooks.ReplayCompleted
+			return err == nil && done.Status == webhookstore.ReplayCompleted
 		})
 	}
 	waittest.Until(t, "the end of the round", func() bool { return w.find(t, r).Open == 1 })
 	if n := len(r.messages()); n != events-1 {
 		t.Errorf("%d requests delivered %d events", n, events-1)
 	}
-	for _, d := range w.deliveries(t, r, hooks.Delivered) {
+	for _, d := range w.deliveries(t, r, webhookstore.Delivered) {
 		if d.EventID == again || d.LastError != nil || *d.LastStatus != http.StatusOK || d.Attempts != 3 {
 			t.Errorf("%+v", d)
 		}
 	}
-	if all := w.deliveries(t, r, ""); len(all) != events || len(w.deliveries(t, r, hooks.Delivered)) != events-1 {
+	if all := w.deliveries(t, r, ""); len(all) != events || len(w.deliveries(t, r, webhookstore.Delivered)) != events-1 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -139,7 +139,7 @@ func TestService_RetryAfterDuringReplay(t *testing.T) {
 	})
 	w.emit(t, company, 2*page, 1)
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), webhookstore.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}); err != nil {
 		t.Fatal(err)
 	}
 	w.start(t, nil)

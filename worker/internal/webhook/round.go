@@ -9,12 +9,12 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/standardwebhook"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 // retryDue attempts deliveries that have rows. Failed attempts before the scheduled time do not count: an endpoint that
 // is up and down in turn, or throttles, would use up all attempts of its deliveries within minutes.
-func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+func (s *server) retryDue(ctx context.Context, r webhookstore.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	items, missing, err := s.itemsOf(ctx, r)
 	if err != nil {
 		return false, err
@@ -30,11 +30,11 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 		o := b.results[i].outcome
 		switch b.results[i].state {
 		case delivered:
-			record.Attempted = append(record.Attempted, hooks.Attempted{Delivery: attempted(*it.row, hooks.Delivered, o)})
+			record.Attempted = append(record.Attempted, webhookstore.Attempted{Delivery: attempted(*it.row, webhookstore.Delivered, o)})
 			r.Open--
 		case failed:
 			after := s.again(r, *it.row, o)
-			if after.Status == hooks.Failed {
+			if after.Status == webhookstore.Failed {
 				r.Open--
 			}
 			record.Attempted = append(record.Attempted, after)
@@ -47,12 +47,12 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 }
 
 // again returns a delivery after a failed attempt.
-func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempted {
+func (s *server) again(r webhookstore.Round, d webhookstore.Delivery, o Outcome) webhookstore.Attempted {
 	if mustGiveUp(r, d, o) {
 		s.p.Metrics.exhausted.Inc()
-		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
+		return webhookstore.Attempted{Delivery: attempted(d, webhookstore.Failed, o)}
 	}
-	again := hooks.Attempted{Delivery: attempted(d, hooks.Retrying, o), RetryAfter: o.RetryAfter, Throttled: o.Throttled()}
+	again := webhookstore.Attempted{Delivery: attempted(d, webhookstore.Retrying, o), RetryAfter: o.RetryAfter, Throttled: o.Throttled()}
 	if d.ScheduledAt != nil {
 		again.Attempts = d.Attempts
 		return again
@@ -60,7 +60,7 @@ func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempt
 	wait, last := s.schedule.after(again.Attempts)
 	if last || d.IsTest() {
 		s.p.Metrics.exhausted.Inc()
-		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
+		return webhookstore.Attempted{Delivery: attempted(d, webhookstore.Failed, o)}
 	}
 	again.Wait = wait
 	return again
@@ -68,11 +68,11 @@ func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempt
 
 // mustGiveUp reports whether a refused attempt is the last one: open deliveries have stopped the cursor, and the
 // endpoint has accepted others since the delivery was created. An attempt before the scheduled time does not count.
-func mustGiveUp(r hooks.Round, d hooks.Delivery, o Outcome) bool {
-	return o.Refused() && d.ScheduledAt == nil && r.Open >= hooks.MaxOpen && r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt)
+func mustGiveUp(r webhookstore.Round, d webhookstore.Delivery, o Outcome) bool {
+	return o.Refused() && d.ScheduledAt == nil && r.Open >= webhookstore.MaxOpen && r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt)
 }
 
-func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.Delivery {
+func attempted(d webhookstore.Delivery, status webhookstore.DeliveryStatus, o Outcome) webhookstore.Delivery {
 	took := int(o.Took.Milliseconds())
 	d.Status, d.LastStatus, d.LastError, d.LastTookMS = status, &o.Status, &o.Code, &took
 	d.Attempts++
@@ -82,9 +82,9 @@ func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.D
 // page attempts the next new events, and moves the cursor past the events that are delivered or have a row. If the
 // endpoint is down, the first failed attempt is the last one. If there is no event that may be attempted, page probes the
 // endpoint with an open delivery: one that the endpoint refuses would otherwise be repeated while new events wait.
-func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
-	var p hooks.EventPage
-	if r.NewDue && r.Open < hooks.MaxOpen {
+func (s *server) page(ctx context.Context, r webhookstore.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+	var p webhookstore.EventPage
+	if r.NewDue && r.Open < webhookstore.MaxOpen {
 		if p, err = s.store.Read(ctx, r.CompanyID, r.Cursor, r.Types, pageSize); err != nil {
 			return false, err
 		}
@@ -107,7 +107,7 @@ func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebh
 }
 
 // replay attempts the next events of a replay.
-func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
+func (s *server) replay(ctx context.Context, r webhookstore.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	if r.Replay.Since == nil {
 		if _, err := s.store.ReplayFailed(ctx, s.lease, *r.Replay, pageSize); err != nil {
 			return false, err
@@ -126,13 +126,13 @@ func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwe
 			done++
 		}
 	}
-	record.Replay = &hooks.ReplayProgress{ID: r.Replay.ID, Cursor: handled, Done: done, Finished: finished && handled == p.Next}
+	record.Replay = &webhookstore.ReplayProgress{ID: r.Replay.ID, Cursor: handled, Done: done, Finished: finished && handled == p.Next}
 	return s.record(ctx, record, ctx.Err() == nil && (handled.Behind(r.Replay.Cursor) || record.Replay.Finished))
 }
 
 // within returns the events of a page that belong to a replay. finished means that no later event belongs to it.
-func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished bool) {
-	rest = hooks.EventPage{Next: p.Next}
+func within(p webhookstore.EventPage, r webhookstore.Replay) (rest webhookstore.EventPage, finished bool) {
+	rest = webhookstore.EventPage{Next: p.Next}
 	for _, e := range p.Events {
 		if e.Position <= r.LastPosition && !e.At.Before(*r.Since) && e.At.Before(*r.Until) {
 			rest.Events = append(rest.Events, e)
@@ -144,7 +144,7 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 // deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was
 // not attempted gets one if a later event was: otherwise the later event would be sent again. again means that the
 // events may have rows of failed deliveries.
-func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage, again bool) (record hooks.Result, handled hooks.Cursor) {
+func (s *server) deliver(ctx context.Context, r webhookstore.Round, secrets []standardwebhook.Secret, p webhookstore.EventPage, again bool) (record webhookstore.Result, handled webhookstore.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {
 		items[i] = item{event: e}
@@ -163,20 +163,20 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	}
 	open := map[uuid.UUID]bool{}
 	for i, e := range events {
-		d := hooks.Delivery{EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID}
+		d := webhookstore.Delivery{EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID}
 		switch b.results[i].state {
 		case failed:
 			record.New = append(record.New, s.again(r, d, b.results[i].outcome))
 			open[e.EmailID] = true
 		case untouched, behind:
-			d.Status = hooks.Waiting
+			d.Status = webhookstore.Waiting
 			if b.results[i].state == untouched && !open[e.EmailID] {
-				d.Status, open[e.EmailID] = hooks.Retrying, true
+				d.Status, open[e.EmailID] = webhookstore.Retrying, true
 			}
-			record.New = append(record.New, hooks.Attempted{Delivery: d})
+			record.New = append(record.New, webhookstore.Attempted{Delivery: d})
 		case delivered:
 			if again {
-				record.Delivered = append(record.Delivered, attempted(d, hooks.Delivered, b.results[i].outcome))
+				record.Delivered = append(record.Delivered, attempted(d, webhookstore.Delivered, b.results[i].outcome))
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 
 // record commits the result of a round, unless this process has no connectivity. It returns more, or false if the endpoint was
 // disabled or gets a pause.
-func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
+func (s *server) record(ctx context.Context, r webhookstore.Result, more bool) (bool, error) {
 	if err := s.checkConnectivity(ctx, r); err != nil {
 		return false, err
 	}
@@ -203,7 +203,7 @@ func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, e
 }
 
 // itemsOf reads the events of the due deliveries. missing are the deliveries whose event is no longer stored.
-func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, missing []hooks.Attempted, err error) {
+func (s *server) itemsOf(ctx context.Context, r webhookstore.Round) (items []item, missing []webhookstore.Attempted, err error) {
 	var ids []string
 	for _, d := range r.Due {
 		if !d.IsTest() {
@@ -222,7 +222,7 @@ func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, miss
 		case d.IsTest():
 			e = testEvent(d, time.Now())
 		case !found:
-			missing = append(missing, hooks.Attempted{Delivery: attempted(d, hooks.Failed, Outcome{Code: CodeEventGone})})
+			missing = append(missing, webhookstore.Attempted{Delivery: attempted(d, webhookstore.Failed, Outcome{Code: CodeEventGone})})
 			s.p.Metrics.skipped.Inc()
 			continue
 		}
@@ -232,4 +232,6 @@ func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, miss
 }
 
 // before returns the cursor right before an event.
-func before(e Event) hooks.Cursor { return hooks.Cursor{Position: e.Position, Number: e.Number - 1} }
+func before(e Event) webhookstore.Cursor {
+	return webhookstore.Cursor{Position: e.Position, Number: e.Number - 1}
+}

@@ -9,7 +9,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/standardwebhook"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 type server struct {
 	*Service
 	store  limitedStore
-	lease  hooks.Lease
+	lease  webhookstore.Lease
 	held   *held
 	limits *endpointLimits
 	// replayed means that the previous round was that of a replay.
@@ -34,10 +34,10 @@ type server struct {
 
 // serve serves an endpoint until nothing is due, or its turn is over. ErrLeaseLost: the endpoint is disabled, deleted
 // or served by another process, or this process stops.
-func (s *Service) serve(ctx context.Context, w hooks.Work) error {
+func (s *Service) serve(ctx context.Context, w webhookstore.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lease := hooks.Lease{EndpointID: w.EndpointID, Token: uuid.New()}
+	lease := webhookstore.Lease{EndpointID: w.EndpointID, Token: uuid.New()}
 	start := time.Now()
 	if err := s.p.Store.Take(ctx, lease, leaseTime); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	for {
 		more, err := serving.round(ctx)
 		if ctx.Err() != nil {
-			return hooks.ErrLeaseLost
+			return webhookstore.ErrLeaseLost
 		}
 		if err != nil || !more || s.stopping.Load() || s.mustYield(w, start) {
 			return err
@@ -86,7 +86,7 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 		return s.retryDue(ctx, r, secrets)
 	}
 	// New events and a replay alternate. A replay waits while the endpoint is down.
-	replays := r.Replay != nil && r.Open < hooks.MaxOpen && (r.Open == 0 || !r.Down())
+	replays := r.Replay != nil && r.Open < webhookstore.MaxOpen && (r.Open == 0 || !r.Down())
 	if s.replayed = replays && !s.replayed; s.replayed {
 		return s.replay(ctx, r, secrets)
 	}
@@ -95,7 +95,7 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 }
 
 // secrets decrypts the secrets that sign requests.
-func (s *Service) secrets(e hooks.Endpoint) ([]standardwebhook.Secret, error) {
+func (s *Service) secrets(e webhookstore.Endpoint) ([]standardwebhook.Secret, error) {
 	var all []standardwebhook.Secret
 	for _, encrypted := range [][]byte{e.Secret, e.OldSecret} {
 		if encrypted == nil {

@@ -24,7 +24,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/service"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 	turnTime = 10 * time.Second
 	// leaseTime is the duration of a lease, which is renewed after a third of it. Within leaseMargin of its end no
 	// attempt is started, so that two processes do not serve an endpoint at the same time.
-	leaseTime   = hooks.LeaseTime
+	leaseTime   = webhookstore.LeaseTime
 	leaseMargin = attemptTime + 5*time.Second
 	// stopTime limits how long attempts in flight may last after the service was stopped, and then each write.
 	stopTime = 5 * time.Second
@@ -52,21 +52,21 @@ const (
 
 // Store has the database operations of the service. *webhook.SenderStore implements it.
 type Store interface {
-	Count(ctx context.Context) (hooks.Counts, error)
+	Count(ctx context.Context) (webhookstore.Counts, error)
 	Head(ctx context.Context) (int64, error)
-	Due(ctx context.Context, probeAfter time.Duration, limit int) ([]hooks.Work, error)
-	Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]hooks.Work, error)
-	Take(ctx context.Context, l hooks.Lease, d time.Duration) error
-	Renew(ctx context.Context, l hooks.Lease, d time.Duration) error
-	Release(ctx context.Context, l hooks.Lease) error
-	Load(ctx context.Context, l hooks.Lease, probeAfter time.Duration) (hooks.Round, error)
-	Record(ctx context.Context, l hooks.Lease, r hooks.Result, disableAfter time.Duration) (hooks.Recorded, error)
-	Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (hooks.EventPage, error)
-	FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]hooks.Event, error)
+	Due(ctx context.Context, probeAfter time.Duration, limit int) ([]webhookstore.Work, error)
+	Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]webhookstore.Work, error)
+	Take(ctx context.Context, l webhookstore.Lease, d time.Duration) error
+	Renew(ctx context.Context, l webhookstore.Lease, d time.Duration) error
+	Release(ctx context.Context, l webhookstore.Lease) error
+	Load(ctx context.Context, l webhookstore.Lease, probeAfter time.Duration) (webhookstore.Round, error)
+	Record(ctx context.Context, l webhookstore.Lease, r webhookstore.Result, disableAfter time.Duration) (webhookstore.Recorded, error)
+	Read(ctx context.Context, company uuid.UUID, after webhookstore.Cursor, filter []string, limit int) (webhookstore.EventPage, error)
+	FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]webhookstore.Event, error)
 	RecentlySuccessful(ctx context.Context, limit int) ([]string, error)
-	ResetFailingSince(ctx context.Context, l hooks.Lease, unreachable time.Duration) error
+	ResetFailingSince(ctx context.Context, l webhookstore.Lease, unreachable time.Duration) error
 	CatchUp(ctx context.Context) error
-	ReplayFailed(ctx context.Context, l hooks.Lease, r hooks.Replay, limit int) (int, error)
+	ReplayFailed(ctx context.Context, l webhookstore.Lease, r webhookstore.Replay, limit int) (int, error)
 }
 
 // Params configure a Service. All are required.
@@ -101,7 +101,7 @@ type Service struct {
 	listed  time.Time
 	relists time.Time // when the next listing may begin
 	// unstarted are the endpoints of the last listing that were not started yet.
-	unstarted []hooks.Work
+	unstarted []webhookstore.Work
 	caught    time.Time
 	head      int64
 
@@ -109,7 +109,7 @@ type Service struct {
 	turnTime, relist time.Duration
 
 	mu     sync.Mutex
-	active map[uuid.UUID]hooks.Work
+	active map[uuid.UUID]webhookstore.Work
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	// throttling has the limits of endpoints that throttle, between their rounds.
 	throttling map[uuid.UUID]*endpointLimits
@@ -128,7 +128,7 @@ type Service struct {
 func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(maxStatements, maxStatementsPerCompany),
-		maxServed: maxActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
+		maxServed: maxActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]webhookstore.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
 		failures: newFailures(), schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -195,7 +195,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	for _, w := range chosen {
 		s.start(w)
 	}
-	s.unstarted = slices.DeleteFunc(s.unstarted, func(w hooks.Work) bool { return slices.Contains(chosen, w) })
+	s.unstarted = slices.DeleteFunc(s.unstarted, func(w webhookstore.Work) bool { return slices.Contains(chosen, w) })
 	return false, nil
 }
 
@@ -206,7 +206,7 @@ func (s *Service) free() int {
 }
 
 // mustYield reports whether an endpoint that has been served since start must make room for others.
-func (s *Service) mustYield(w hooks.Work, start time.Time) bool {
+func (s *Service) mustYield(w webhookstore.Work, start time.Time) bool {
 	if time.Since(start) < s.turnTime || s.free() > 0 {
 		return false
 	}
@@ -221,7 +221,7 @@ const leftFor = time.Minute
 
 // choose returns at most free endpoints that this process does not serve. Endpoints of companies with fewer served
 // endpoints come first. Among equal ones, endpoints that were served most recently come last.
-func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
+func (s *Service) choose(work []webhookstore.Work, free int) []webhookstore.Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	served := map[uuid.UUID]int{}
@@ -229,7 +229,7 @@ func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 		served[w.CompanyID]++
 	}
 	type candidate struct {
-		hooks.Work
+		webhookstore.Work
 		turn int
 	}
 	var candidates []candidate
@@ -246,7 +246,7 @@ func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.turn, b.turn), s.left[a.EndpointID].Compare(s.left[b.EndpointID]))
 	})
-	chosen := make([]hooks.Work, 0, min(free, len(candidates)))
+	chosen := make([]webhookstore.Work, 0, min(free, len(candidates)))
 	for _, c := range candidates[:min(free, len(candidates))] {
 		chosen = append(chosen, c.Work)
 	}
@@ -254,7 +254,7 @@ func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 }
 
 // start serves an endpoint in the background.
-func (s *Service) start(w hooks.Work) {
+func (s *Service) start(w webhookstore.Work) {
 	s.mu.Lock()
 	s.active[w.EndpointID] = w
 	s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *Service) start(w hooks.Work) {
 		switch err := s.serve(s.ctx, w); {
 		case err == nil:
 			s.failures.remove(w.EndpointID)
-		case !errors.Is(err, hooks.ErrLeaseLost) && s.ctx.Err() == nil:
+		case !errors.Is(err, webhookstore.ErrLeaseLost) && s.ctx.Err() == nil:
 			s.failed(w, err)
 		}
 	})
@@ -276,7 +276,7 @@ func (s *Service) start(w hooks.Work) {
 
 // failed keeps an endpoint that could not be served from being chosen for some time. All endpoints may fail for one reason,
 // which is logged with one of them.
-func (s *Service) failed(w hooks.Work, err error) {
+func (s *Service) failed(w webhookstore.Work, err error) {
 	s.p.Metrics.errors.Inc()
 	wait, reason := s.failures.add(w.EndpointID), email.MaskText(err.Error())
 	time.AfterFunc(wait, func() { s.ended.Store(true) })

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store/event"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -65,7 +65,7 @@ func TestService_DownFor60Hours(t *testing.T) {
 		w.emit(t, company, 200, 4)
 	}
 	waittest.Until(t, "60 hours", func() bool { return time.Since(started) >= 60*hour })
-	if e := w.find(t, r); e.Open > hooks.MaxOpen+100 || e.Status != hooks.Enabled {
+	if e := w.find(t, r); e.Open > webhookstore.MaxOpen+100 || e.Status != webhookstore.Enabled {
 		t.Errorf("%d open deliveries, %s", e.Open, e.Status)
 	}
 	first := map[string]string{}
@@ -115,12 +115,12 @@ VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'R
 	w.emit(t, company, 5, 2)
 	waittest.Until(t, "other emails", func() bool { return len(r.messages()) >= 11 })
 	for _, m := range r.messages() {
-		if m.Email == id && len(w.deliveries(t, r, hooks.Failed)) == 0 {
+		if m.Email == id && len(w.deliveries(t, r, webhookstore.Failed)) == 0 {
 			t.Fatal("an event overtook a failed one of the same email")
 		}
 	}
-	waittest.Until(t, "the last attempt", func() bool { return len(w.deliveries(t, r, hooks.Failed)) == 1 })
-	failed := w.deliveries(t, r, hooks.Failed)[0]
+	waittest.Until(t, "the last attempt", func() bool { return len(w.deliveries(t, r, webhookstore.Failed)) == 1 })
+	failed := w.deliveries(t, r, webhookstore.Failed)[0]
 	attempts := 0
 	for _, m := range r.attempts() {
 		if m.ID == failed.EventID {
@@ -133,23 +133,23 @@ VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'R
 	waittest.Until(t, "the event behind it", func() bool { return len(r.messages()) == 12 })
 
 	broken.Store(nil)
-	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), webhookstore.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
 		t.Fatal(err)
 	}
-	waittest.Until(t, "the replay of failed ones", func() bool { return len(w.deliveries(t, r, hooks.Delivered)) == 2 && len(r.messages()) == 13 })
+	waittest.Until(t, "the replay of failed ones", func() bool { return len(w.deliveries(t, r, webhookstore.Delivered)) == 2 && len(r.messages()) == 13 })
 	if _, err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, failed.ID); err != nil {
 		t.Fatal(err)
 	}
 	waittest.Until(t, "the replay of one", func() bool { return len(r.messages()) == 14 })
 
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	replay := hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
+	replay := webhookstore.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
 	if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
 	waittest.Until(t, "the replay of a range", func() bool {
 		done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
-		return err == nil && done.Status == hooks.ReplayCompleted && done.Done == 13
+		return err == nil && done.Status == webhookstore.ReplayCompleted && done.Done == 13
 	})
 	seen := map[string]int{}
 	for _, m := range r.messages() {
@@ -207,11 +207,11 @@ func TestService_Test(t *testing.T) {
 	if _, err := w.Hooks.CreateTest(t.Context(), company, r.ID, id); err != nil {
 		t.Fatal(err)
 	}
-	var d hooks.Delivery
+	var d webhookstore.Delivery
 	waittest.Until(t, "the test", func() bool {
 		var err error
 		d, err = w.Hooks.FindDelivery(t.Context(), company, r.ID, id)
-		return err == nil && d.Status == hooks.Failed
+		return err == nil && d.Status == webhookstore.Failed
 	})
 	if d.Attempts != 1 || *d.LastStatus != http.StatusTeapot || w.find(t, r).Failures != 0 {
 		t.Errorf("%+v", d)
@@ -242,14 +242,14 @@ func TestService_Disables(t *testing.T) {
 	w.emit(t, company, 2, 3)
 	waittest.Until(t, "410", func() bool {
 		e := w.find(t, gone)
-		return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Gone
+		return e.Status == webhookstore.Disabled && *e.DisabledReason == webhookstore.Gone
 	})
 	if n := len(gone.attempts()); n > 4 {
 		t.Errorf("%d attempts after 410", n)
 	}
 	waittest.Until(t, "failing", func() bool {
 		e := w.find(t, failing)
-		return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Failing
+		return e.Status == webhookstore.Disabled && *e.DisabledReason == webhookstore.Failing
 	})
 	w.emit(t, company, 2, 3)
 	waittest.Until(t, "the events about both at another endpoint", func() bool {
@@ -289,13 +289,13 @@ func TestService_OldURLGone(t *testing.T) {
 	w.emit(t, company, 1, 1)
 	<-arrived
 	after.hook = before.hook
-	if _, err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
+	if _, err := w.Hooks.Update(t.Context(), company, before.ID, webhookstore.Change{URL: &after.URL}); err != nil {
 		t.Fatal(err)
 	}
 	close(answer)
-	waittest.Until(t, "a result", func() bool { return len(after.messages()) == 1 || w.find(t, before).Status == hooks.Disabled })
+	waittest.Until(t, "a result", func() bool { return len(after.messages()) == 1 || w.find(t, before).Status == webhookstore.Disabled })
 	after.check(t, w, 1)
-	if e := w.find(t, before); e.Status != hooks.Enabled || e.Failures != 0 || e.LastError != nil {
+	if e := w.find(t, before); e.Status != webhookstore.Enabled || e.Failures != 0 || e.LastError != nil {
 		t.Errorf("%+v", e)
 	}
 }

@@ -22,15 +22,15 @@ import (
 	"email-gateway/shared/keyring"
 	format "email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store/storetest"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/worker/internal/webhook"
 )
 
 // world is a database with its webhooks.
 type world struct {
 	storetest.Database
-	Hooks   *hooks.Store
-	Sending *hooks.SenderStore
+	Hooks   *webhookstore.Store
+	Sending *webhookstore.SenderStore
 	Ring    keyring.Ring
 }
 
@@ -41,7 +41,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	d := storetest.New(t)
-	return &world{Database: d, Hooks: hooks.New(d.Store.DB()), Sending: hooks.NewSenderStore(d.Store.DB()), Ring: ring}
+	return &world{Database: d, Hooks: webhookstore.New(d.Store.DB()), Sending: webhookstore.NewSenderStore(d.Store.DB()), Ring: ring}
 }
 
 // start starts a service. change may be nil. It stops with the test.
@@ -119,7 +119,7 @@ func (w *world) endpoint(t *testing.T, company uuid.UUID, types ...string) *rece
 	r := &receiver{ID: uuid.Must(uuid.NewV7()), company: company, hook: hook}
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
-	if _, err := w.Hooks.Create(t.Context(), hooks.Endpoint{ID: r.ID, CompanyID: company, URL: r.URL, Types: types, Secret: encrypted}); err != nil {
+	if _, err := w.Hooks.Create(t.Context(), webhookstore.Endpoint{ID: r.ID, CompanyID: company, URL: r.URL, Types: types, Secret: encrypted}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -257,7 +257,7 @@ changed AS (UPDATE event_feed f SET position = next.position FROM next WHERE f.i
 UPDATE event_positions SET newest = greatest(newest, (SELECT coalesce(max(position), 0) FROM changed))`)
 }
 
-func (w *world) find(t *testing.T, r *receiver) hooks.Endpoint {
+func (w *world) find(t *testing.T, r *receiver) webhookstore.Endpoint {
 	t.Helper()
 	e, err := w.Hooks.Find(t.Context(), r.company, r.ID)
 	if err != nil {
@@ -266,9 +266,9 @@ func (w *world) find(t *testing.T, r *receiver) hooks.Endpoint {
 	return e
 }
 
-func (w *world) deliveries(t *testing.T, r *receiver, status hooks.DeliveryStatus) []hooks.Delivery {
+func (w *world) deliveries(t *testing.T, r *receiver, status webhookstore.DeliveryStatus) []webhookstore.Delivery {
 	t.Helper()
-	all, err := w.Hooks.Deliveries(t.Context(), r.company, r.ID, hooks.DeliveryFilter{Status: status, Limit: 10_000})
+	all, err := w.Hooks.Deliveries(t.Context(), r.company, r.ID, webhookstore.DeliveryFilter{Status: status, Limit: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}

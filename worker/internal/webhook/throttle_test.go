@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -82,7 +82,7 @@ func TestService_Throttled(t *testing.T) {
 				return len(r.messages()) >= events
 			})
 			r.check(t, w, events)
-			if most >= hooks.DownFailures/2 {
+			if most >= webhookstore.DownFailures/2 {
 				t.Errorf("%d failures in a row", most)
 			}
 			first, last := r.messages()[0], r.messages()[events-1]
@@ -193,7 +193,7 @@ func TestService_ThrottledURL(t *testing.T) {
 	w.emit(t, company, 40, 1)
 	waittest.Until(t, "a low rate", func() bool { return len(r.attempts()) >= 15 && s.Throttles(r.ID) })
 	moved := r.URL + "/moved"
-	if _, err := w.Hooks.Update(t.Context(), company, r.ID, hooks.Change{URL: &moved}); err != nil {
+	if _, err := w.Hooks.Update(t.Context(), company, r.ID, webhookstore.Change{URL: &moved}); err != nil {
 		t.Fatal(err)
 	}
 	waittest.Until(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
@@ -233,8 +233,8 @@ func TestService_ThrottledRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	next("the test", test.EventID)
-	all := w.deliveries(t, r, hooks.Retrying)
-	last := slices.MaxFunc(all, func(a, b hooks.Delivery) int { return a.NextAt.Compare(*b.NextAt) })
+	all := w.deliveries(t, r, webhookstore.Retrying)
+	last := slices.MaxFunc(all, func(a, b webhookstore.Delivery) int { return a.NextAt.Compare(*b.NextAt) })
 	if _, err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, last.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestService_RecoversSlowly(t *testing.T) {
 	w.emit(t, company, 200, 1)
 	waittest.Until(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
 	for _, d := range w.deliveries(t, r, "") {
-		if d.Status == hooks.Failed || d.Status == hooks.Retrying && d.Attempts != 1 {
+		if d.Status == webhookstore.Failed || d.Status == webhookstore.Retrying && d.Attempts != 1 {
 			t.Fatalf("%s after %d attempts within its first wait", d.Status, d.Attempts)
 		}
 	}
@@ -267,5 +267,5 @@ func TestService_RecoversSlowly(t *testing.T) {
 		t.Errorf("%d requests until %d deliveries", tried, len(r.messages()))
 	}
 	r.setAnswer(nil)
-	waittest.Until(t, "the other deliveries", func() bool { return len(r.messages()) > 200-hooks.DownFailures })
+	waittest.Until(t, "the other deliveries", func() bool { return len(r.messages()) > 200-webhookstore.DownFailures })
 }

@@ -10,21 +10,21 @@ import (
 
 	"github.com/google/uuid"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
 // blocking is a store whose statements for one company do not end until released.
 type blocking struct {
-	*hooks.SenderStore
+	*webhookstore.SenderStore
 	company uuid.UUID
 	free    chan struct{}
 	running atomic.Int32
 	most    atomic.Int32
 }
 
-func (b *blocking) Read(ctx context.Context, company uuid.UUID, after hooks.Cursor, filter []string, limit int) (hooks.EventPage, error) {
+func (b *blocking) Read(ctx context.Context, company uuid.UUID, after webhookstore.Cursor, filter []string, limit int) (webhookstore.EventPage, error) {
 	if company == b.company {
 		b.most.Store(max(b.most.Load(), b.running.Add(1)))
 		defer b.running.Add(-1)

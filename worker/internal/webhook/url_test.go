@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	hooks "email-gateway/shared/store/webhook"
+	webhookstore "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
@@ -21,7 +21,7 @@ func TestService_NewURL(t *testing.T) {
 	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(1000 * time.Hour) })
 	waittest.Until(t, "three open deliveries", func() bool { return w.find(t, before).Open == 3 })
 	after.hook = before.hook // the endpoint keeps its secret
-	if _, err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
+	if _, err := w.Hooks.Update(t.Context(), company, before.ID, webhookstore.Change{URL: &after.URL}); err != nil {
 		t.Fatal(err)
 	}
 	waittest.Until(t, "all events", func() bool { return len(after.messages()) == 3 })

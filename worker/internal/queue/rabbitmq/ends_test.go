@@ -25,7 +25,7 @@ func TestCrashBeforeAck(t *testing.T) {
 	if err := victim.Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	inHand := tasks.next(t)
+	unacknowledged := tasks.next(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // its connection is closed immediately
 	if err := victim.Stop(ctx); err == nil {
@@ -36,10 +36,10 @@ func TestCrashBeforeAck(t *testing.T) {
 	if again.tasks[0].ID != task.ID || again.tasks[0].Retried != 0 {
 		t.Errorf("received: %+v", again.tasks[0])
 	}
-	if inHand.tasks[0].Redelivered || !again.tasks[0].Redelivered {
-		t.Errorf("Redelivered: %v, then %v, want false, then true", inHand.tasks[0].Redelivered, again.tasks[0].Redelivered)
+	if unacknowledged.tasks[0].Redelivered || !again.tasks[0].Redelivered {
+		t.Errorf("Redelivered: %v, then %v, want false, then true", unacknowledged.tasks[0].Redelivered, again.tasks[0].Redelivered)
 	}
-	inHand.all(nil) // too late: this acknowledges nothing, least of all the other consumer's task
+	unacknowledged.all(nil) // too late: this acknowledges nothing, least of all the other consumer's task
 	waittest.Until(t, "the late answer", func() bool { return s.log.Count("not acknowledged") == 1 })
 	again.all(&queue.RetryLater{Reason: "held by another worker", Uncounted: true})
 	last := tasks.next(t)

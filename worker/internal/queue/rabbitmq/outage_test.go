@@ -162,7 +162,7 @@ func frozen(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	s.publish(p)
 	tasks := make(deliveries)
 	_, stop := s.consume(tasks.handle)
-	inHand := tasks.next(t)
+	unacknowledged := tasks.next(t)
 	server.Freeze()
 	thaw := sync.OnceFunc(server.Thaw)
 	t.Cleanup(thaw)
@@ -179,7 +179,7 @@ func frozen(t *testing.T, s fixture, server rabbitmqtest.Server) {
 			t.Errorf("%s took %s", name, took)
 		}
 	}
-	inHand.all(nil)
+	unacknowledged.all(nil)
 	stop() // returns although there is no closing handshake
 	start := time.Now()
 	_ = p.Close()

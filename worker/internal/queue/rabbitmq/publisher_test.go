@@ -76,9 +76,9 @@ func TestPublish_NothingSent(t *testing.T) {
 		t.Errorf("without time: %v", err)
 	}
 	s.expect(s.topology.Main.Name, 1)
-	nobody := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Log: slog.New(slog.DiscardHandler), Conn: parse(t, "amqp://127.0.0.1:1/"), Topologies: []rabbitmq.Topology{s.topology}})
-	defer func() { _ = nobody.Close() }()
-	if _, err := nobody.Publish(t.Context(), s.task()); !errors.Is(err, queue.ErrNotPublished) {
+	unreachable := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Log: slog.New(slog.DiscardHandler), Conn: parse(t, "amqp://127.0.0.1:1/"), Topologies: []rabbitmq.Topology{s.topology}})
+	defer func() { _ = unreachable.Close() }()
+	if _, err := unreachable.Publish(t.Context(), s.task()); !errors.Is(err, queue.ErrNotPublished) {
 		t.Errorf("without a broker: %v", err)
 	}
 }
