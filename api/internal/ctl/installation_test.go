@@ -18,6 +18,9 @@ func TestInstallation_Detach(t *testing.T) {
 	tenant, by, d := newTenant(t)
 	var hook struct{ ID string }
 	tenant.unmarshal(t, &hook, "webhook", "create", "https://erp.acme.example/hooks")
+	var broken struct{ ID string }
+	tenant.unmarshal(t, &broken, "webhook", "create", "https://old.acme.example/hooks")
+	tenant.must(t, "webhook", "disable", broken.ID)
 	owner, url := installation.New(d.Store.DB()), "file://"+t.TempDir()
 	open := func(o blob.Options) *blob.Bucket {
 		b, err := blob.Open(t.Context(), url, o)
@@ -67,7 +70,23 @@ func TestInstallation_Detach(t *testing.T) {
 			t.Errorf("%s deletes a file of the original: %v", program, err)
 		}
 	}
-	if text := by.must(t, detach...); !strings.Contains(text, "0 webhook endpoints were disabled") {
+
+	// Undo, as in OPERATIONS.md. The endpoint that its company has disabled stays so.
+	d.Run(t, `UPDATE installation SET storage_marked_at = NULL, id =
+		(SELECT (details->>'before')::uuid FROM operator_audit WHERE action = 'installation.detach' ORDER BY at DESC LIMIT 1)`)
+	var enable string
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT format('gatewayctl company webhook enable %s %s', company_id, id)
+		FROM webhook_endpoints WHERE disabled_at = (SELECT max(at) FROM operator_audit WHERE action = 'installation.detach')`).Scan(&enable); err != nil {
+		t.Fatal(err)
+	}
+	by.must(t, strings.Fields(enable)[1:]...)
+	if now, _, err := owner.Installation(t.Context()); err != nil || now != original {
+		t.Errorf("%s, %v; want the id %s again", now, err, original)
+	}
+	if n := count(t, d, `SELECT count(DISTINCT coalesce(disabled_reason, 'none')) FROM webhook_endpoints WHERE disabled_reason IS DISTINCT FROM 'OPERATOR'`); n != 2 {
+		t.Error("want one endpoint enabled, and one disabled by its company")
+	}
+	if text := by.must(t, detach...); !strings.Contains(text, "1 webhook endpoint was disabled") {
 		t.Error(text)
 	}
 }

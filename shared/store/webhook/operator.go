@@ -36,14 +36,14 @@ func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uu
 	return pg.Wrap("disable webhook endpoint", err)
 }
 
-// disableAllSQL is disableAsSQL for every endpoint. It reads the whole table.
+// disableAllSQL is disableAsSQL for every enabled endpoint. It reads the whole table.
 const disableAllSQL = `
 UPDATE webhook_endpoints SET
-    status = 'DISABLED', disabled_reason = 'OPERATOR', disabled_at = coalesce(disabled_at, now()), lease_token = NULL, lease_until = NULL, updated_at = now()
-WHERE disabled_reason IS DISTINCT FROM 'OPERATOR'`
+    status = 'DISABLED', disabled_reason = 'OPERATOR', disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
+WHERE disabled_reason IS NULL`
 
-// DisableAllIn disables the endpoints of all companies as DisableAs does, without an event for each, and returns how
-// many it has changed.
+// DisableAllIn disables the enabled endpoints of all companies as DisableAs does, without an event for each, and returns
+// how many they were. Their disabled_at is the time of the transaction, by which they are found to be enabled again.
 func DisableAllIn(ctx context.Context, tx *sqlx.Tx) (int, error) {
 	n, err := audit.Affected(tx.ExecContext(ctx, disableAllSQL))
 	if errors.Is(err, audit.ErrUnchanged) {

@@ -36,7 +36,8 @@ func detachCommand(c *command.Invocation) *cobra.Command {
 gets an id of its own, so that its programs refuse the storage, the Redis and the RabbitMQ of
 the original; all sending is paused; and every webhook endpoint is disabled.
 
-It is refused while a dispatcher or worker uses the database, or has reported within 15 s.
+It is refused while a dispatcher or worker uses the database, or has reported within 15 s. Stop
+the copy's apis too: one that runs keeps the id of the original.
 Never run it on the original: sending would stop, and its programs would refuse their storage,
 Redis and RabbitMQ.`,
 		Example: "  gatewayctl installation detach --reason 'restore drill'",
@@ -49,7 +50,7 @@ Redis and RabbitMQ.`,
 			done, err := installationstore.New(s.DB()).Detach(ctx, by)
 			if errors.Is(err, installationstore.ErrRunning) {
 				return nil, errors.New("a dispatcher or worker uses this database, or has reported within 15 s (nothing was changed): " +
-					"check that DATABASE_URL names the copy, stop the programs, and repeat the command after 15 s")
+					"check that DATABASE_URL names the copy, stop the programs, its apis too, and repeat the command after 15 s")
 			}
 			return detached{done}, err
 		}),
