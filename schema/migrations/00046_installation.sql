@@ -3,8 +3,7 @@
 -- as missing or deleted (shared/blob).
 --
 -- A database restored from a dump of this table has the same id; one restored from an older dump gets another id, which an
--- operator then writes to the storage (OPERATIONS.md). A new installation whose database is a copy of this one needs another id and an
--- empty storage: UPDATE installation SET id = gen_random_uuid(), storage_marked_at = NULL.
+-- operator then writes to the storage (OPERATIONS.md). gatewayctl installation detach gives a copy of the database another id.
 --
 -- Programs of the previous release do not read the table.
 

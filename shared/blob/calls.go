@@ -69,8 +69,8 @@ type checks struct {
 	last map[string]error // the failures of each kind's last check
 }
 
-// do runs f, or waits for the running check, until ctx ends. The error of a check that takes longer contains that of the last one,
-// which has the reason.
+// do runs f, or waits for the running check, until ctx ends. The error of a check that takes longer contains that of the
+// last one, which has the reason.
 func (c *checks) do(ctx context.Context, kind string, f func(context.Context) error) error {
 	result := c.running.DoChan(kind, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime) // others wait for it too

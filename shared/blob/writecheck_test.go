@@ -62,7 +62,8 @@ func TestPing_ServerRefusesWrites(t *testing.T) {
 	}
 }
 
-// While a check takes longer than a Ping may, its previous result counts. An upload that cannot be aborted does not count as down.
+// While a check takes longer than a Ping may, its previous result counts. An upload that cannot be aborted does not count
+// as down.
 func TestPing_SlowWrites(t *testing.T) {
 	t.Parallel()
 	var slow, refuses atomic.Bool

@@ -162,7 +162,7 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 	}, nil
 }
 
-// options are the supported options of a URL. Of the others of go-redis, most read the queues from replicas, and one of these ends
+// options are the supported options of a URL. Most of go-redis's others read the queues from replicas, and one of these ends
 // the program with a sentinel URL; context_timeout_enabled is always on, and unstable_resp3 is of no use for the queues.
 var options = []string{
 	"db", "master", "master_name", "username", "password", "addr", "skip_verify", "protocol", "client_name",

@@ -77,7 +77,8 @@ func (m *marker) checked(now error) error {
 	return now
 }
 
-// unread admits scripts after an error of Redis, unless the marker has been compared or the caller has left. It returns the error.
+// unread admits scripts after an error of Redis, unless the marker has been compared or the caller has left. It returns the
+// error.
 func (m *marker) unread(caller context.Context, err error) error {
 	m.mu.Lock()
 	first := errors.Is(m.state, errUnchecked) && caller.Err() == nil && m.admits.CompareAndSwap(false, true)

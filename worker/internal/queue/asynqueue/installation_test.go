@@ -106,8 +106,8 @@ func TestWithInstallation_Unknown(t *testing.T) {
 	publish(t, p, "1")
 }
 
-// A Redis that does not let the marker be read, as a Cluster without the marker's node, is used until a Ping finds it to be another
-// installation's.
+// A Redis that does not let the marker be read, as a Cluster without the marker's node, is used until a Ping finds it to be
+// another installation's.
 func TestWithInstallation_Unread(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
