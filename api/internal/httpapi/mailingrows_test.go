@@ -106,18 +106,18 @@ func TestMailing_RejectedRowOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.mail(t, given(
-		file("email;nome\na@example.com;Ana\nb@example.com;\"Bia\n"+strings.Repeat("x", 201)+"\"\nc@example.com;\"oi\nd@example.com;Davi\nfim\"\ne@example.com;Eva\n"),
+		file("email;nome\na@example.com;Ana\nb@example.com;\"Bia\n"+strings.Repeat("x", 201)+"\"\nc@example.com;\"oi\nd@example.com;Davi\nfim\"\ne@example.com;Eva\nE@example.com;\"Eva\nLima\"\ne@example.com;Eva\n"),
 		part{name: "html", value: "<p>x</p>"}, part{name: "subject", value: "x"},
 	))
-	if got, want := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body, "line,column,code,lastLine\r\n3,nome,TOO_LONG,4\r\n5,nome,ROW_IN_QUOTES,7\r\n"; got != want {
+	if got, want := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body, "line,column,code,lastLine\r\n3,nome,TOO_LONG,4\r\n5,nome,ROW_IN_QUOTES,7\r\n9,email,DUPLICATE,10\r\n11,email,DUPLICATE,\r\n"; got != want {
 		t.Errorf("verdicts %q, want %q", got, want)
 	}
 	rows, _ := g.do(t, call{Path: "/mailings/" + id + "/rows"}).json(t)["rows"].([]any)
 	table, err := csv.NewReader(strings.NewReader(g.do(t, call{Path: "/mailings/" + id + "/rows?format=csv"}).Body)).ReadAll()
-	if err != nil || len(rows) != 4 || len(table) != 5 {
-		t.Fatalf("%d rows, and %d in CSV, want 4: %v", len(rows), len(table), err)
+	if err != nil || len(rows) != 6 || len(table) != 7 {
+		t.Fatalf("%d rows, and %d in CSV, want 6: %v", len(rows), len(table), err)
 	}
-	for i, want := range []string{"", "4", "7", ""} {
+	for i, want := range []string{"", "4", "7", "", "10", ""} {
 		row, _ := rows[i].(map[string]any)
 		last := fmt.Sprint(row["lastLine"])
 		if row["lastLine"] == nil {

@@ -136,7 +136,7 @@ func (v *Validator) Fields() []string {
 // Validate validates a row. The result is valid until the next call. An error is an internal fault
 // of the gateway.
 func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {
-	v.entry = mailingstore.NewEntry{Line: row.Line, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
+	v.entry = mailingstore.NewEntry{Line: row.Line, LastLine: row.LastLine, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
 	v.beginText(row)
 	if code := v.address(row.Field(v.params.Header.Email)); code != "" {
 		return v.refuse(row, v.params.Header.Email, code), nil

@@ -85,6 +85,7 @@ var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 	Columns: []pg.Column[NewEntry]{
 		pg.Each("id", "uuid", pg.UUIDs, func(e *NewEntry) uuid.UUID { return e.ID }),
 		pg.Each("line_no", "bigint", pg.BigInts, func(e *NewEntry) int64 { return int64(e.Line) }),
+		pg.Each("last_line", "bigint", pg.BigInts, func(e *NewEntry) int64 { return int64(e.LastLine) }),
 		pg.Each("email", "text", pg.Texts, func(e *NewEntry) string { return e.Email }),
 		pg.Each("token", "text", pg.Texts, func(e *NewEntry) string { return e.Token }),
 		pg.Each("status", "text", pg.Texts, func(e *NewEntry) string { return e.status() }),

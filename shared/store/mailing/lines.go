@@ -24,6 +24,7 @@ import (
 type NewEntry struct {
 	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
 	Line          int       // in the file, from 1
+	LastLine      int       // 0 or Line if it is a single line; stored only if the row is a duplicate
 	Email         string    // at most 255 characters; a longer invalid one is truncated
 	Token         string
 	InvalidReason string   // "", "syntax" or "disposable"; an invalid entry is kept and never sent

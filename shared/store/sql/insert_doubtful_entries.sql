@@ -12,37 +12,39 @@
 --   $3   code                 text
 --   $4   id                   uuid[]
 --   $5   line_no              bigint[]
---   $6   email                text[]
---   $7   token                text[]
---   $8   status               text[]
---   $9   invalid_reason       text[]
---   $10  fields               text[]
---   $11  nome                 text[]
---   $12  razao_social         text[]
---   $13  recipient_external_id text[]
---   $14  cpf_cnpj_hash        text[]
---   $15  cpf_cnpj_enc         bytea[]
---   $16  empty_fields         text[]
+--   $6   last_line            bigint[]
+--   $7   email                text[]
+--   $8   token                text[]
+--   $9   status               text[]
+--   $10  invalid_reason       text[]
+--   $11  fields               text[]
+--   $12  nome                 text[]
+--   $13  razao_social         text[]
+--   $14  recipient_external_id text[]
+--   $15  cpf_cnpj_hash        text[]
+--   $16  cpf_cnpj_enc         bytea[]
+--   $17  empty_fields         text[]
 --
--- EXPLAIN EXECUTE insert_doubtful_entries ('00000000-0000-0000-0000-000000000000', '0', '0', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE insert_doubtful_entries ('00000000-0000-0000-0000-000000000000', '0', '0', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 WITH
 -- input is the rows, read twice below.
 input AS (
     SELECT * FROM unnest(
         $4::uuid[],   -- id
         $5::bigint[], -- line_no
-        $6::text[],   -- email
-        $7::text[],   -- token
-        $8::text[],   -- status
-        $9::text[],   -- invalid_reason
-        $10::text[],  -- fields
-        $11::text[],  -- nome
-        $12::text[],  -- razao_social
-        $13::text[],  -- recipient_external_id
-        $14::text[],  -- cpf_cnpj_hash
-        $15::bytea[], -- cpf_cnpj_enc
-        $16::text[]   -- empty_fields
-    ) AS t(id, line_no, email, token, status, invalid_reason, fields, nome, razao_social,
+        $6::bigint[], -- last_line
+        $7::text[],   -- email
+        $8::text[],   -- token
+        $9::text[],   -- status
+        $10::text[],  -- invalid_reason
+        $11::text[],  -- fields
+        $12::text[],  -- nome
+        $13::text[],  -- razao_social
+        $14::text[],  -- recipient_external_id
+        $15::text[],  -- cpf_cnpj_hash
+        $16::bytea[], -- cpf_cnpj_enc
+        $17::text[]   -- empty_fields
+    ) AS t(id, line_no, last_line, email, token, status, invalid_reason, fields, nome, razao_social,
            recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields)
 ),
 
@@ -60,7 +62,8 @@ kept AS (
 
 -- left_out inserts the duplicates into mailing_rejects.
 left_out AS (
-    INSERT INTO mailing_rejects (mailing_id, line_no, column_name, code)
-    SELECT $1 /* mailing_id */, line_no, nullif($2 /* email_column */, ''), $3 /* code */ FROM input WHERE id NOT IN (SELECT id FROM kept)
+    INSERT INTO mailing_rejects (mailing_id, line_no, last_line, column_name, code)
+    SELECT $1 /* mailing_id */, line_no, CASE WHEN last_line > line_no THEN last_line END, nullif($2 /* email_column */, ''), $3 /* code */
+    FROM input WHERE id NOT IN (SELECT id FROM kept)
 )
 SELECT id FROM kept

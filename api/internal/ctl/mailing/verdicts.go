@@ -23,8 +23,8 @@ func verdictsCommand(c *command.Invocation) *cobra.Command {
 		Use: "verdicts ID", Short: "Download the validation results of rejected lines, as CSV",
 		Long: `Writes CSV to standard output with the columns line, column, code and lastLine, in the order of
 the file: unreadable lines, duplicates and invalid addresses. lastLine is empty unless the row
-has several lines. It contains no values of the file. The output is streamed; if it is
-interrupted, the exit code is 1.`,
+has several lines, and for invalid addresses. The output contains no values of the file. It is
+streamed; if it is interrupted, the exit code is 1.`,
 		Example: "  gatewayctl mailing verdicts 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b > verdicts.csv",
 		Args:    command.ExactArgs("ID"), ValidArgsFunction: completeMailings(c),
 		RunE: tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
