@@ -128,9 +128,9 @@ func missingSeries(families map[string]map[string]*dto.MetricFamily, selected ma
 }
 
 func anySeries(families map[string]map[string]*dto.MetricFamily, s observability.Selector) bool {
-	for _, of := range families {
+	for program, of := range families {
 		for _, m := range of[s.Metric].GetMetric() {
-			labels := map[string]string{"job": "email-gateway-api", "instance": ""}
+			labels := map[string]string{"job": "email-gateway-" + program, "instance": ""}
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}

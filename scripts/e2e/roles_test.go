@@ -112,7 +112,7 @@ func TestRoles(t *testing.T) {
 			"SELECT FROM api_keys", "DELETE FROM suppressions", "UPDATE email_events SET type = 'SENT'", "DELETE FROM mailings", "INSERT INTO mailings (id) VALUES (NULL)",
 		},
 		"gateway_worker": {
-			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET paused_at = NULL", "TRUNCATE email_events",
+			"SELECT FROM api_keys", "SELECT answer FROM idempotency_keys", "DELETE FROM email_logs", "UPDATE dispatch_lanes SET held_at = NULL", "TRUNCATE email_events",
 		},
 		"gateway_operator": {"DELETE FROM operator_audit", "UPDATE operator_audit SET operator = 'eva'", "DELETE FROM dead_letters", "UPDATE email_events SET type = 'SENT'", "SELECT answer FROM idempotency_keys", "DELETE FROM companies"},
 		"gateway_privacy": {

@@ -55,10 +55,11 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 			Name: "duplicates_confirmed_total", Help: "Emails that SES confirmed to have accepted more than once.",
 		}),
 	}
-	// The alert cannot see the first event of a series that begins with it.
+	// The alerts cannot see the first event of a series that begins with it.
 	for _, kind := range append(Kinds(), "") {
 		r.add(kind, Applied, 0)
 		r.add(kind, Poison, 0)
+		r.add(kind, Unmatched, 0)
 	}
 	r.add("", Refused, 0)
 	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates)); err != nil {
