@@ -71,7 +71,7 @@ func TestInstallation_Detach(t *testing.T) {
 		}
 	}
 
-	// Undo, as in OPERATIONS.md. The endpoint that its company has disabled stays so.
+	// Undo, as in OPERATIONS.md. The endpoint that its company has disabled remains disabled.
 	d.Run(t, `UPDATE installation SET storage_marked_at = NULL, id =
 		(SELECT (details->>'before')::uuid FROM operator_audit WHERE action = 'installation.detach' ORDER BY at DESC LIMIT 1)`)
 	var enable string

@@ -54,8 +54,8 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	},
 }
 
-// readAll reads the emails of the notifications that are new. It leaves out those that do not exist, are another company's, or were
-// sent by another installation.
+// readAll reads the emails of the notifications that are new. It leaves out those that do not exist, are another
+// company's, or were sent by another installation.
 func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, results []recorded) (map[uuid.UUID]subject, error) {
 	var fresh []Feedback
 	for i, f := range all {

@@ -1,8 +1,8 @@
 -- Generated from load.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Reads a group of emails for their attempts: email_outbox, dispatch_lanes, companies, mailing_entries, recipients,
--- recipient_intakes, suppressions, provider_gate and installation, all by primary key. It locks nothing: the claim (advance.sql) checks
--- again what may have changed since.
+-- recipient_intakes, suppressions, provider_gate and installation, all by primary key. It locks nothing: the claim
+-- (advance.sql) checks again what may have changed since.
 --
 -- LIMIT with a parameter and the CASE in the join keep the planner from beginning with email_outbox.
 --

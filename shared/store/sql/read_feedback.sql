@@ -7,8 +7,8 @@
 -- A copy of a database has the original's emails and companies, and "installation detach" gives it another installation id: an
 -- event is applied only by the installation that sent the email. Emails of earlier releases have no such tag.
 --
--- email_logs, email_outbox, dispatch_lanes and installation are read by primary key, and the timeline, whose length is bounded, by the
--- first column of its primary key.
+-- email_logs, email_outbox, dispatch_lanes and installation are read by primary key, and the timeline, whose length is
+-- bounded, by the first column of its primary key.
 --
 -- Parameters; from $4 on, each array has one element per row:
 --   $1   count                bigint

@@ -196,9 +196,9 @@ type StoredFiles interface {
 // further uploads are not recorded.
 const unusedAge = 25 * time.Hour
 
-// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round, 0 to 10 minutes later. The promotion
-// of a standby that lacks the commit restores a row, whose object is then most likely still there: an email may attach the file
-// again.
+// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round, 0 to 10 minutes later. The
+// promotion of a standby that lacks the commit restores a row, whose object is then most likely still there: an email may
+// attach the file again.
 func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
 	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
 	return retention.Cleaned{Count: gone, More: gone == fileBatch}, err
