@@ -13,8 +13,9 @@ const lineBreaks = "\r\n"
 // checkCells returns doubtful if a line of a record with cells is a row by itself: with quotes taken literally, it has
 // another address than the record's in the column of addresses. Either the quote that opens the first cell was never
 // closed, and one in a later row was taken for its end, or the cell is a list of addresses. In the first case the row
-// must not be lost as text of another row, in the second it must not become a recipient.
-func (t *tokenizer) checkCells(column int) outcome {
+// must not be lost as text of another row, in the second it must not become a recipient. An address behind the last
+// line of a cell is that of another column, if the record has the width of most rows.
+func (t *tokenizer) checkCells(column int, ordinary bool) outcome {
 	if len(t.cells) == 0 {
 		return found
 	}
@@ -31,11 +32,15 @@ func (t *tokenizer) checkCells(column int) outcome {
 	if t.stray { // a quoted field before the cell may be several
 		before = bytes.Count(t.buf[t.pos:first.start], []byte{t.delimiter})
 	}
-	for start := first.start; start < t.stop; before = 0 {
+	for start, at := first.start, 0; start < t.stop; before = 0 {
 		stop := t.lineEnd(start)
+		for at+1 < len(t.cells) && t.cells[at+1].start <= start {
+			at++
+		}
 		address, ok := t.nth(start, stop, column-before)
-		isOwn := address.start <= own.start && own.start < address.end
-		if ok && !isOwn && isAddress(t.buf[address.start:address.end]) {
+		text := t.buf[address.start:address.end]
+		same := bytes.EqualFold(text, t.buf[own.start:own.end])
+		if ok && !same && isAddress(text) && (address.start < t.cells[at].end || !ordinary) {
 			t.count = first.column
 			return doubtful
 		}

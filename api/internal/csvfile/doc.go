@@ -38,8 +38,9 @@
 //     quote is rejected, and reading continues with the next.
 //   - A row with line breaks in quoted fields is rejected as one ROW_IN_QUOTES if one of its lines, with quotes taken
 //     literally, has another address in the email column. If a quote is not closed, that line is a row of the file,
-//     otherwise part of a list of addresses: it is reported, and is neither a recipient nor text of the other row. A
-//     header with an address alone in a field of such a line is NO_HEADER.
+//     otherwise part of a list of addresses: it is reported, and is neither a recipient nor text of the other row. An
+//     address behind the last line of a field is that of another column, if the row has as many fields as most rows
+//     before it. A header with an address alone in a field of such a line is NO_HEADER.
 //   - If a quote is not closed on a later line of such a row, the lines up to and including that one are a ROW_IN_QUOTES.
 //   - The lines after an UNCLOSED_QUOTE may belong to the same cell, and an address among them is not a recipient: after an
 //     UNCLOSED_QUOTE, a ROW_IN_QUOTES, a LINE_TOO_LONG with a quote, and a row with text behind a closing quote, a row is

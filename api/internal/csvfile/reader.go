@@ -272,7 +272,7 @@ func (r *Reader) record() (line int, v outcome, err error) {
 			return line, v, nil
 		}
 		if v == found && r.header != nil {
-			v = r.t.checkCells(r.header.Email)
+			v = r.t.checkCells(r.header.Email, min(r.t.count, len(r.header.names)) == r.usual.least(len(r.header.names)))
 		}
 		text := r.t.buf[r.t.pos:r.t.stop]
 		if bytes.IndexByte(text, 0) >= 0 {
