@@ -15,7 +15,10 @@ var errForeign = errors.New("RABBITMQ_URL does not name a virtual host of this i
 // markerExchange names the installation to which a virtual host belongs, by the argument alternate-exchange: the broker refuses a
 // declaration with another one, and its error has both. Nothing is published to it. The argument begins with this name too,
 // because a login needs permission to write to an alternate exchange.
-const markerExchange = "email-gateway.installation"
+const markerExchange = markerPrefix + "installation"
+
+// markerPrefix is short, because RabbitMQ truncates its error, which contains both values, at 255 bytes.
+const markerPrefix = "email-gateway."
 
 // WithInstallation returns the same broker for the programs of one installation, whose id identify returns. The first
 // connection stores the id in the virtual host as a marker. With the marker of another installation, connecting fails.
@@ -36,7 +39,7 @@ func (r *reconnector) marker() ([]part, error) {
 		return nil, fmt.Errorf("read the id of the installation: %w", err)
 	}
 	return []part{{"exchange " + markerExchange, func(c *amqp.Channel) error {
-		err := c.ExchangeDeclare(markerExchange, "fanout", true, false, true, false, amqp.Table{"alternate-exchange": markerExchange + "." + id.String()})
+		err := c.ExchangeDeclare(markerExchange, "fanout", true, false, true, false, amqp.Table{"alternate-exchange": markerPrefix + id.String()})
 		var refusal *amqp.Error
 		if errors.As(err, &refusal) && refusal.Code == amqp.PreconditionFailed {
 			// Without refusal in the chain, which would count as a mismatch.

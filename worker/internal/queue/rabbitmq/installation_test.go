@@ -80,7 +80,7 @@ func TestWithInstallation_LimitedLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ours = `mailing|recipients|email-gateway\.installation`
+	const ours = `mailing|recipients|email-gateway\.`
 	server.RabbitMQCtl("add_user", "limited", "secret")
 	server.RabbitMQCtl("set_permissions", "-p", "/", "limited", "^("+ours+")", `^(amq\.default|`+ours+")", "^("+ours+")")
 	at.User = url.UserPassword("limited", "secret")
