@@ -85,8 +85,7 @@ func NewReporter(p Params) *Reporter {
 	r := &Reporter{params: p, probes: newProber(p.Probes), startedAt: time.Now(), up: telemetry.NewDependencies(names...), changes: telemetry.NewDependencyLog(p.Log)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
-		// changes logs why the row is not written, so the loop's own lines are left out.
-		Log: slog.New(slog.DiscardHandler), Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
+		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
 	})
 	return r
 }
@@ -124,8 +123,8 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.startedAt, details)
 	unreplicated := errors.Is(err, store.ErrUnreplicated)
 	r.up.SetDatabase(err, unreplicated)
-	r.changes.SetDatabase(timedOut(err), unreplicated)
-	return false, err
+	r.changes.SetDatabase(timedOut(err), unreplicated) // logs the error
+	return false, nil
 }
 
 // part is a dependency's state in the row and in /readyz. The reason is only logged, by the
