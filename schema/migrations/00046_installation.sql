@@ -2,8 +2,8 @@
 -- storage, or the empty folder of a disk that is not mounted, finds no file and no marker either, and does not take the files
 -- as missing or deleted (shared/blob).
 --
--- A database restored from a dump of this table has the same id; one restored from an older dump gets another id, which an
--- operator then writes to the storage (OPERATIONS.md). gatewayctl installation detach gives a copy of the database another id.
+-- A database restored from a dump of this table has the same id; one restored from an older dump gets another id until an
+-- operator gives it the one that the storage has (OPERATIONS.md). gatewayctl installation detach gives a copy of the database another id.
 --
 -- Programs of the previous release do not read the table.
 

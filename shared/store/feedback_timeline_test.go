@@ -50,29 +50,32 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	}
 }
 
-// A copy of a database has the ids of the original's emails: events of the emails that the original has sent are not applied.
+// A copy of a database has the ids of the original's emails: events of what the original has sent since then are not applied.
 func TestRecordFeedback_CopyOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
+	tried, attemptBefore := d.Accept(t, company, nil), uuid.New()
+	storetest.Apply(t, d, storetest.ClaimOf(company, tried, attemptBefore, "C"))
 	detached, err := installation.New(d.Store.DB()).Detach(t.Context(), storetest.Because("restore drill"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		sender  uuid.UUID
-		applied bool
+		sender      uuid.UUID
+		id, attempt uuid.UUID
+		applied     bool
 	}{
-		"sent by the copy":     {detached.ID, true},
-		"sent by the original": {detached.Before, false},
-		"sent without the tag": {uuid.Nil, true},
+		"sent by the copy":                      {detached.ID, d.Accept(t, company, nil), uuid.New(), true},
+		"sent by the original":                  {detached.Before, d.Accept(t, company, nil), uuid.New(), false},
+		"sent by the original, before the copy": {detached.Before, tried, attemptBefore, true},
+		"sent without the tag":                  {uuid.Nil, d.Accept(t, company, nil), uuid.New(), true},
 	} {
-		id := d.Accept(t, company, nil)
-		f := deliveryReport(company, id, uuid.New(), func(f *feedback.Feedback) { f.InstallationID = tt.sender })
+		f := deliveryReport(company, tt.id, tt.attempt, func(f *feedback.Feedback) { f.InstallationID = tt.sender })
 		if r := recordFeedback(t, d, f); r.Unmatched == tt.applied {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if sent := readOutbox(t, d, id).Status == string(email.Sent); sent != tt.applied {
+		if sent := readOutbox(t, d, tt.id).Status == string(email.Sent); sent != tt.applied {
 			t.Errorf("%s: SENT is %v", name, sent)
 		}
 	}

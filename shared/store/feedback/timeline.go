@@ -46,6 +46,7 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	Columns: []pg.Column[Feedback]{
 		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
 		pg.Each("company_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.CompanyID }),
+		pg.Each("attempt_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.AttemptID }),
 		pg.Each("installation_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.InstallationID }),
 		pg.Each("event", "text", pg.Texts, func(f *Feedback) string { return string(f.Event) }),
 		pg.Each("metadata", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.metadata }),
@@ -55,7 +56,7 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 }
 
 // readAll reads the emails of the notifications that are new. It leaves out those that do not exist, are another
-// company's, or were sent by another installation.
+// company's, or were sent by another installation in an attempt that this database lacks.
 func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, results []recorded) (map[uuid.UUID]subject, error) {
 	var fresh []Feedback
 	for i, f := range all {
