@@ -150,7 +150,9 @@ func (m *emailModel) advance(rt *rapid.T, t outbox.Transition, want bool) bool {
 		rt.Fatalf("%s to %s from %s behind %s: %+v, %v", t.Guard, t.Status, m.status, m.last, got, err)
 	}
 	if got.Applied {
-		m.duplicate = m.duplicate || t.PossibleDuplicate || t.Guard == outbox.GuardReplay && m.unknown
+		// Another attempt, in flight or of unknown outcome, may be accepted too.
+		another := t.Status == email.Sent && (m.status == email.Processing || m.status == email.OutcomeUnknown) && t.Token != m.tokens[len(m.tokens)-1]
+		m.duplicate = m.duplicate || another || t.PossibleDuplicate || t.Guard == outbox.GuardReplay && m.unknown
 		m.unknown = m.unknown || t.OutcomeUnknown
 		m.ahead = m.ahead && (t.Status.Final() || t.Guard == outbox.GuardReplay) // other transitions make it due
 		m.attempts += t.AddAttempts
