@@ -25,8 +25,8 @@ type Limits struct {
 	Count    int // contents; further ones are not stored
 }
 
-// Extract reads the JSON document of a request and replaces each text at attachments[…].content by a short one that
-// stands for the decoded content: see Contents.Find. Equal contents are replaced by equal texts, however they were
+// Extract reads the JSON document of a request and replaces each text at attachments[…].content by a short placeholder
+// for the decoded content: see Contents.Find. Equal contents are replaced by equal texts, however they were
 // written. White space between values is left out. The document ends at the first character with which the JSON is
 // invalid, so that strictjson.Parse reports it.
 //

@@ -86,7 +86,7 @@ func isAddress(text []byte) bool {
 }
 
 // hasRow reports whether a line of the record after the first has a field that is an address, with quotes taken
-// literally. It is for the header, of which the column of addresses is not known yet.
+// literally. It checks the header, before the column of addresses is known.
 func (t *tokenizer) hasRow() bool {
 	if len(t.cells) == 0 {
 		return false

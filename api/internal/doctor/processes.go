@@ -235,7 +235,7 @@ func (x *examination) rabbitMQ(alive []process) {
 	}
 }
 
-// withoutRabbitMQ returns the services that run, and of which no process uses RabbitMQ.
+// withoutRabbitMQ returns the running services that have no process with RABBITMQ_URL.
 func withoutRabbitMQ(alive []process) (unused []string) {
 	for _, service := range []string{"dispatcher", "worker"} {
 		runs, uses := false, false

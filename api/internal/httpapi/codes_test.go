@@ -23,7 +23,7 @@ func TestContract_HasEveryCode(t *testing.T) {
 	t.Parallel()
 	// Other codes in these packages.
 	elsewhere := map[string]string{
-		"CLIENT_GONE": "nobody reads the response",
+		"CLIENT_GONE": "the client has disconnected",
 		"SYNTAX":      "a validation result", "MISSING_EMAIL": "a validation result", "INVALID_LINK": "a validation result",
 		"EMPTY_BODY": "a validation result", "WRONG_FIELD_COUNT": "a validation result",
 		"UNCLOSED_QUOTE": "a validation result", "ROW_IN_QUOTES": "a validation result", "NO_UNSUBSCRIBE_URL": "a warning", "SHARED_EXTERNAL_ID": "a warning",

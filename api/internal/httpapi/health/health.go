@@ -131,8 +131,8 @@ func (h *health) add(s process.Status, hasRabbitMQ bool) {
 	}
 }
 
-// needRabbitMQ makes RabbitMQ disconnected if dispatchers or workers run of which none uses it: the api accepts bulk jobs that
-// nothing publishes or consumes.
+// needRabbitMQ reports RabbitMQ as disconnected if dispatchers run and none uses it, or workers run and none uses it: the
+// api would accept bulk jobs that are never published or consumed.
 func (h *health) needRabbitMQ() {
 	for _, program := range []processHealth{h.Dispatcher, h.Worker} {
 		if program.Instances > 0 && !program.usesRabbitMQ {
