@@ -82,10 +82,12 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 		log retention.Log
 		age time.Duration
 	}{{retention.EmailLogs, r.params.Logs}, {retention.EmailEvents, r.params.Events}} {
-		err = errors.Join(err, r.orLater(r.make(ctx, kept.log)))
 		if kept.age > 0 {
 			err = errors.Join(err, r.orLater(r.drop(ctx, kept.log, kept.age)))
 		}
+		// After dropping: while another dispatcher drops or makes a partition of the log, this one makes none. The last one
+		// to do either then makes what is missing.
+		err = errors.Join(err, r.orLater(r.make(ctx, kept.log)))
 		err = errors.Join(err, r.countOverdue(ctx, kept.log, kept.age))
 	}
 	// Measured even if another dispatcher or a lock prevented the creation of partitions.
