@@ -98,9 +98,7 @@ func CheckContentType(text string) (code, message string) {
 
 // CheckAttachments validates attachments without an email, except their contents.
 func CheckAttachments(all []Attachment, f *rules.Faults) {
-	e := Email{Attachments: all}
-	e.dropBlankAttachments()
-	d := Draft{Email: &e, Faults: *f}
+	d := Draft{Email: &Email{Attachments: all}, Faults: *f}
 	d.checkAttachments()
 	*f = d.Faults
 }

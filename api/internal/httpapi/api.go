@@ -195,7 +195,9 @@ func newHandlers(p Params) (h *handlers, err error) {
 		return nil, err
 	}
 	h.unsubscribe = unsubscribepage.New(p.Log, s.store, p.UnsubscribeKeys)
-	h.mailings = newMailings(p, s, h.StillValid)
+	if h.mailings, err = newMailings(p, s, h.StillValid); err != nil {
+		return nil, err
+	}
 	if h.templates, err = templates.New(s.templates, s.library, s.html, s.rules); err != nil {
 		return nil, err
 	}
@@ -210,7 +212,7 @@ func newHandlers(p Params) (h *handlers, err error) {
 	return h, err
 }
 
-func newMailings(p Params, s *shared, stillValid func(*gin.Context) error) *mailings.Handlers {
+func newMailings(p Params, s *shared, stillValid func(*gin.Context) error) (*mailings.Handlers, error) {
 	return mailings.New(mailings.Params{
 		Log: p.Log, Store: s.store, AttachmentStore: p.Files, Slots: s.store.Slots, Accept: s.commits, StillValid: stillValid,
 		Attachments: s.attachments, HTML: s.html, Library: s.library, Rules: s.rules, SendAt: s.sendAt, Ring: p.Ring, HashKey: p.HashKey,

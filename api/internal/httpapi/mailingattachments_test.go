@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,6 +89,42 @@ func TestMailing_UnknownContentID(t *testing.T) {
 		if found := r.problem(t).Errors; r.Status != http.StatusUnprocessableEntity || len(found) != 1 || found[0].Field != "html" || found[0].Code != "UNKNOWN_CONTENT_ID" {
 			t.Errorf("%s: %d %s", name, r.Status, r.Body)
 		}
+	}
+}
+
+// The part is read like a JSON body: each mistake has its path, and none is accepted silently.
+func TestMailing_AttachmentsRefused(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id, _ := g.uploadFile(t, pdf).json(t)["id"].(string)
+	for value, want := range map[string]map[string]string{
+		`[{"filename":"a.pdf","fileId":"` + id + `","fileID":"` + id + `"}]`: {"attachments[0].fileID": "UNKNOWN_FIELD"},
+		`[{"Filename":"a.pdf","filename":"a.pdf","fileId":"` + id + `"}]`:    {"attachments[0].Filename": "UNKNOWN_FIELD"},
+		`[{"filename":"a.pdf","filename":"b.pdf","fileId":"` + id + `"}]`:    {"attachments[0].filename": "DUPLICATE_FIELD"},
+		`[{"filename":"a.pdf","fileId":"` + id + `"},"b.pdf"]`:               {"attachments[1]": "WRONG_TYPE", "attachments[1].filename": "REQUIRED", "attachments[1].content": "REQUIRED"},
+		`[{"filename":"a.pdf","fileId":"` + id + `","contentId":null}]`:      {"attachments[0].contentId": "WRONG_TYPE"},
+		`[{"filename":7,"fileId":"` + id + `","contentId":"\ud800"}]`:        {"attachments[0].filename": "WRONG_TYPE", "attachments[0].contentId": "BAD_CHARACTER"},
+		`[{"filename":"a.pdf","fileId":"` + id + `","content":"eA=="}]`:      {"attachments[0].fileId": "NOT_ALLOWED"},
+		`[{"filename":"a.pdf","content":"eA=="}]`:                            {"attachments[0].content": "NOT_ALLOWED"},
+		`{"filename":"a.pdf","fileId":"` + id + `"}`:                         {"attachments": "WRONG_TYPE"},
+		`null`:                                  {"attachments": "WRONG_TYPE"},
+		`[` + strings.Repeat(`{},`, 10) + `{}]`: {"attachments": "TOO_MANY"},
+		`[{"filename":"a.pdf","fileId":"` + id + `"}`:                   {"attachments": "INVALID_JSON"},
+		`[{"filename":"a.pdf","fileId":"` + id + `"}],"attachments":[]`: {"attachments": "INVALID_JSON"},
+		`[{"filename":"a.pdf","fileId":"` + id + `"}] [`:                {"attachments": "INVALID_JSON"},
+	} {
+		r := g.upload(t, given(part{name: "attachments", value: value}), nil)
+		got := map[string]string{}
+		for _, f := range r.problem(t).Errors {
+			got[f.Field] = f.Code
+		}
+		if diff := cmp.Diff(want, got); r.Status != http.StatusUnprocessableEntity || diff != "" {
+			t.Errorf("%s: %d %s", value, r.Status, r.Body)
+		}
+	}
+	valid := `[ {"fileId":"` + id + `", "filename":"a.pdf", "contentId":" "} ]`
+	if r := g.upload(t, given(part{name: "attachments", value: valid}), nil); r.Status != http.StatusAccepted {
+		t.Errorf("%s: %d %s", valid, r.Status, r.Body)
 	}
 }
 

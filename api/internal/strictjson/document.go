@@ -47,23 +47,41 @@ func (e *SyntaxError) WithoutPosition() *SyntaxError { return &SyntaxError{reaso
 // Parse accepts exactly one JSON object. It skips a byte order mark, as RFC 8259 allows: Windows
 // programs write one. Its error is a *SyntaxError.
 func Parse(body []byte) (Document, error) {
+	text, err := validText(body)
+	if err == nil && text[0] != '{' {
+		err = &SyntaxError{reason: "the body must be a JSON object, not " + kindOf(text)}
+	}
+	if err != nil {
+		return Document{}, err
+	}
+	return Document{text: text}, nil
+}
+
+// ParseField is Parse for a value outside of an object, such as a part of a form: it is the only field of the document. The name
+// must need no escapes.
+func ParseField(name string, value []byte) (Document, error) {
+	text, err := validText(value)
+	if err != nil {
+		return Document{}, err
+	}
+	return Document{text: `{"` + name + `":` + text + `}`}, nil
+}
+
+// validText returns the JSON of a body without space around it. Its error is a *SyntaxError.
+func validText(body []byte) (string, error) {
 	if bytes.HasPrefix(body, []byte("\xFF\xFE")) || bytes.HasPrefix(body, []byte("\xFE\xFF")) {
-		return Document{}, &SyntaxError{reason: "the body is UTF-16: send UTF-8"}
+		return "", &SyntaxError{reason: "the body is UTF-16: send UTF-8"}
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	// Duplicate names and lone surrogates are reported with their path when the fields are read.
 	valid := jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	switch {
 	case !utf8.Valid(body):
-		return Document{}, invalidUTF8(body, valid)
+		return "", invalidUTF8(body, valid)
 	case !valid:
-		return Document{}, findSyntaxError(body)
+		return "", findSyntaxError(body)
 	}
-	text := strings.Trim(string(body), space)
-	if text[0] != '{' {
-		return Document{}, &SyntaxError{reason: "the body must be a JSON object, not " + kindOf(text)}
-	}
-	return Document{text: text}, nil
+	return strings.Trim(string(body), space), nil
 }
 
 // Has reports whether the object has a field with this name.

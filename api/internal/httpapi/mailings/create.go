@@ -108,7 +108,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	d := newDraft(h.Rules, reqctx.StateOf(c).Caller, up.form, time.Now())
+	d := h.newDraft(reqctx.StateOf(c).Caller, up.form, time.Now())
 	sum, err := d.sum(up.file.Seen.SHA256, h.HashKey)
 	if err != nil {
 		return err

@@ -47,8 +47,11 @@ type mailingRequest struct {
 	Delimiter string `json:"delimiter" validate:"delimiter"`
 	// EmptyFields says what to do with a row that leaves a template field empty.
 	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
-	// Attachments is a JSON array of stored files.
-	Attachments string `json:"attachments"`
+}
+
+// attachmentsPart is the part with a JSON array of stored files.
+type attachmentsPart struct {
+	Attachments []draft.Attachment `json:"attachments" most:"10"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -66,7 +69,7 @@ func requestOf(f mailing.Form) mailingRequest {
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
-		EmptyFields: f.Values[mailing.PartEmpty], Attachments: f.Values[mailing.PartAttach],
+		EmptyFields: f.Values[mailing.PartEmpty],
 	}
 }
 
@@ -87,9 +90,9 @@ type mailingDraft struct {
 }
 
 // newDraft validates the form fields.
-func newDraft(checks *rules.Rules, caller *tenant.Caller, form mailing.Form, now time.Time) *mailingDraft {
+func (h *Handlers) newDraft(caller *tenant.Caller, form mailing.Form, now time.Time) *mailingDraft {
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
-	d.faults = checks.Check(&d.request, form.Faults)
+	d.faults = h.Rules.Check(&d.request, form.Faults)
 	d.checkFile(form)
 	d.checkContent()
 	if d.request.From != nil && !d.faults.Has("from") {
@@ -104,7 +107,7 @@ func newDraft(checks *rules.Rules, caller *tenant.Caller, form mailing.Form, now
 		d.sendAt = draft.SendAt(*d.request.SendAt, now, &d.faults)
 	}
 	d.checkTests()
-	d.checkAttachments()
+	d.checkAttachments(h.attachmentsReader, form.Values[mailing.PartAttach])
 	return d
 }
 
@@ -138,17 +141,21 @@ func (d *mailingDraft) checkContent() {
 	}
 }
 
-// checkAttachments parses and checks the attachments of all emails. They are stored files: a content would be in memory.
-func (d *mailingDraft) checkAttachments() {
-	if d.request.Attachments != "" {
-		decoder := json.NewDecoder(strings.NewReader(d.request.Attachments))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&d.files); err != nil || decoder.More() {
-			d.files = nil
-			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType and fileId; contentId and disposition are optional")
-			return
-		}
+// checkAttachments reads and checks the attachments of all emails. They are stored files: a content would be in memory.
+func (d *mailingDraft) checkAttachments(reader *strictjson.Reader[attachmentsPart], value string) {
+	if value == "" {
+		return
 	}
+	document, err := strictjson.ParseField(mailing.PartAttach, []byte(value))
+	if err != nil {
+		d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename and fileId: "+err.Error())
+		return
+	}
+	read, faults := reader.Read(document)
+	for _, f := range faults {
+		d.faults.Add(f.Field, f.Code, f.Message)
+	}
+	d.files = read.Attachments
 	draft.CheckAttachments(d.files, &d.faults)
 }
 

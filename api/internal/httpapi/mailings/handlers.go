@@ -5,6 +5,7 @@ package mailings
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/rules"
@@ -87,13 +89,21 @@ type Params struct {
 // Handlers handle the requests about mailings.
 type Handlers struct {
 	Params
-	files     mailing.FileStore
-	uploads   uploadLimits
-	downloads downloadLimits
+	attachmentsReader *strictjson.Reader[attachmentsPart]
+	files             mailing.FileStore
+	uploads           uploadLimits
+	downloads         downloadLimits
 }
 
 // New returns Handlers with the limits of uploads and downloads.
-func New(p Params) *Handlers {
+func New(p Params) (*Handlers, error) {
+	attachments, err := strictjson.NewReader[attachmentsPart]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare attachments of mailings: %w", err)
+	}
 	p.IngestTime = cmp.Or(p.IngestTime, IngestTime)
-	return &Handlers{Params: p, files: mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring}, uploads: newUploadLimits(), downloads: newDownloadLimits()}
+	return &Handlers{
+		Params: p, attachmentsReader: attachments, files: mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
+		uploads: newUploadLimits(), downloads: newDownloadLimits(),
+	}, nil
 }
