@@ -32,8 +32,8 @@ func TestFindEmailDiagnosis(t *testing.T) {
 	if fresh.Status != email.Pending || fresh.CompanyID != company || fresh.CompanyName == "" || fresh.Recipient != "ana@example.com" {
 		t.Errorf("accepted: %+v", fresh)
 	}
-	if fresh.Queue == nil || *fresh.Queue != email.QueueNormal || fresh.Delivery == nil || *fresh.Delivery != email.AtLeastOnce {
-		t.Errorf("queue %v, delivery %v", fresh.Queue, fresh.Delivery)
+	if fresh.Queue == nil || *fresh.Queue != email.QueueNormal || fresh.DeliveryPolicy == nil || *fresh.DeliveryPolicy != email.AtLeastOnce || fresh.Delivery != nil {
+		t.Errorf("queue %v, delivery %v, its policy %v", fresh.Queue, fresh.Delivery, fresh.DeliveryPolicy)
 	}
 	if fresh.LastEvent != nil {
 		t.Errorf("an email without events has the last event %s", *fresh.LastEvent)
@@ -60,6 +60,23 @@ func TestFindEmailDiagnosis(t *testing.T) {
 	if held.SuspendedAt == nil || *held.SuspendedReason != "unpaid" || held.PausedAt == nil || held.ParkedUntil == nil ||
 		held.LeaseUntil == nil || held.EnqueuedAt == nil {
 		t.Errorf("held: %+v", held)
+	}
+}
+
+// The delivery state and the delivery policy are two fields, also while the outbox row exists.
+func TestFindEmailDiagnosis_Delivery(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, token := d.Company(t), uuid.New()
+	id := d.Accept(t, company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
+	storetest.Apply(t, d, storetest.SentOf(id, token))
+	found, err := d.Store.FindEmailDiagnosis(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Delivery == nil || *found.Delivery != email.DeliveryPending || *found.DeliveryPolicy != email.AtMostOnce {
+		t.Errorf("delivery %v, policy %v", found.Delivery, found.DeliveryPolicy)
 	}
 }
 

@@ -23,7 +23,9 @@ type shownEmail struct {
 	Attempts, Throttles                                                           int
 	PossibleDuplicate, OutcomeUnknown                                             bool
 	SESMessageID, ErrorCode, ErrorReason                                          string
-	DurationMS                                                                    *int
+	DurationMS, Priority                                                          *int
+	DeliveryPolicy                                                                email.Delivery
+	MailingID                                                                     string
 	Tries                                                                         email.Tries
 	From, ReplyTo                                                                 string
 	CC, BCC                                                                       []string

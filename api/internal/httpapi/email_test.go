@@ -251,6 +251,29 @@ func TestRetry_CancelledBeforeItsTime(t *testing.T) {
 	}
 }
 
+// The choices of the request that decide how an email is sent are shown until it is purged; in lists, too.
+func TestShow_PolicyAndMailing(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	single := g.accept(t, emailBody(func(f fields) { f["priority"], f["delivery"] = 3, "at_most_once" }))
+	part, mailing := g.accept(t, emailBody(nil)), uuid.NewString()
+	g.Run(t, `UPDATE email_outbox SET priority = 8, payload = payload || jsonb_build_object('htmlRef', 'mailing:' || $2::text) WHERE id = $1`, part, mailing)
+	check := func(what string, shown map[string]any, priority, policy, mailing any) {
+		t.Helper()
+		if shown["priority"] != priority || shown["deliveryPolicy"] != policy || shown["mailingId"] != mailing || shown["delivery"] != nil {
+			t.Errorf("%s: %v", what, shown)
+		}
+	}
+	list := g.do(t, call{Path: "/v1/emails"}).json(t)["emails"].([]any)
+	check("single email in the list", list[1].(map[string]any), 3.0, "at_most_once", nil)
+	check("email of a mailing in the list", list[0].(map[string]any), 8.0, "at_least_once", mailing)
+	check("email of a mailing", g.show(t, part), 8.0, "at_least_once", mailing)
+	check("single email", g.show(t, single), 3.0, "at_most_once", nil)
+	g.Programs.giveUp(t, single)
+	g.Run(t, `DELETE FROM email_outbox`)
+	check("purged", g.show(t, single), nil, nil, nil)
+}
+
 // The sender, copies and attempts of an email are shown; the list and the email use the same statement for the attempts.
 func TestShow_WhatWasAskedFor(t *testing.T) {
 	t.Parallel()

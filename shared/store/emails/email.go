@@ -49,14 +49,17 @@ type Email struct {
 	ScheduledFor *time.Time `db:"send_at"`
 	// The aggregate: AggregateType, AggregateID and EventType are nil for an email without one.
 	AggregateType *string `db:"aggregate_type"`
-	// Sender to MailingID are only in the outbox row, and empty once it is purged.
-	Sender      *string        `db:"sender"`
-	CC          pq.StringArray `db:"cc"`
-	BCC         pq.StringArray `db:"bcc"`
-	ReplyTo     *string        `db:"reply_to"`
-	MailingID   *uuid.UUID     `db:"mailing_id"` // the mailing that the email belongs to
-	AggregateID *string        `db:"aggregate_id"`
-	EventType   *string        `db:"event_type"`
+	AggregateID   *string `db:"aggregate_id"`
+	EventType     *string `db:"event_type"`
+	// Sender to DeliveryPolicy are only in the outbox row, and empty once it is purged.
+	Sender    *string        `db:"sender"`
+	CC        pq.StringArray `db:"cc"`
+	BCC       pq.StringArray `db:"bcc"`
+	ReplyTo   *string        `db:"reply_to"`
+	MailingID *uuid.UUID     `db:"mailing_id"` // the mailing that the email belongs to
+	Priority  *int           `db:"priority"`
+	// DeliveryPolicy says what follows if it is unknown whether the provider has accepted the email.
+	DeliveryPolicy *email.Delivery `db:"delivery_policy"`
 	// Template is name@version or name/locale@version; nil = none.
 	Template *string `db:"template"`
 }
@@ -77,7 +80,8 @@ coalesce(o.created_at, l.created_at) AS created_at, coalesce(o.expires_at, l.exp
 l.sent_at, l.failed_at, ` + DeliveryColumnsSQL + `, a.aggregate_type, a.aggregate_id, a.event_type, coalesce(o.template, l.template) AS template,
 o.sender, ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]'))) AS cc,
 ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'bcc', '[]'))) AS bcc, o.payload ->> 'replyTo' AS reply_to,
-substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id`
+substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id,
+o.priority, o.delivery AS delivery_policy`
 
 const joinAggregate = `LEFT JOIN outbox_aggregates a ON a.outbox_id = coalesce(o.id, l.outbox_id)`
 

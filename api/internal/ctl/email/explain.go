@@ -192,7 +192,7 @@ func (x *explanation) processing() {
 
 func (x *explanation) outcomeUnknown() {
 	x.add("OUTCOME_UNKNOWN", "The request was sent to the provider, but no usable response came back: the provider may have accepted it.")
-	if x.at.Delivery != nil && *x.at.Delivery == email.AtMostOnce {
+	if x.at.DeliveryPolicy != nil && *x.at.DeliveryPolicy == email.AtMostOnce {
 		x.add("AT_MOST_ONCE", "Its delivery is at_most_once: unless the provider reports it as sent, it becomes FAILED.")
 	} else {
 		x.add("AT_LEAST_ONCE", "Its delivery is at_least_once: unless the provider reports it as sent, it is sent again, marked as a possible duplicate.")

@@ -28,8 +28,9 @@ func unblockedEmail(status email.Status) emails.Diagnosis {
 		Email: emails.Email{
 			ID: uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"), Status: status,
 			CreatedAt: *ago(2 * time.Minute), ExpiresAt: *in(23*time.Hour + 58*time.Minute), NextAt: ago(2 * time.Minute),
+			Priority: to(5), DeliveryPolicy: to(email.AtLeastOnce),
 		},
-		CompanyName: "Acme", Queue: to(email.QueueNormal), Delivery: to(email.AtLeastOnce), AskedAt: queriedAt,
+		CompanyName: "Acme", Queue: to(email.QueueNormal), AskedAt: queriedAt,
 	}
 	failed := func(code, reason string) { s.ErrorCode, s.ErrorReason = to(code), to(reason) }
 	switch status {
@@ -185,7 +186,7 @@ func explainCases() []explainCase {
 		}, "LEASE_ENDED MAY_HAVE_BEEN_SENT"},
 
 		{"at least once", email.OutcomeUnknown, nothing, "OUTCOME_UNKNOWN AT_LEAST_ONCE LAST_ERROR"},
-		{"at most once", email.OutcomeUnknown, only(func(s s) { s.Delivery = to(email.AtMostOnce) }), "OUTCOME_UNKNOWN AT_MOST_ONCE LAST_ERROR"},
+		{"at most once", email.OutcomeUnknown, only(func(s s) { s.DeliveryPolicy = to(email.AtMostOnce) }), "OUTCOME_UNKNOWN AT_MOST_ONCE LAST_ERROR"},
 
 		{"sent", email.Sent, nothing, "SENT"},
 		{"sent, nothing running any more", email.Sent, func(_ s, p p) { *p = nil }, "SENT"},
@@ -193,7 +194,7 @@ func explainCases() []explainCase {
 		{"failed", email.Failed, nothing, "FAILED RETRY_POSSIBLE"},
 		{"failed, perhaps sent", email.Failed, only(func(s s) { s.OutcomeUnknown = true }), "FAILED MAY_HAVE_BEEN_SENT RETRY_POSSIBLE"},
 		{"failed, company suspended", email.Failed, suspended, "FAILED RETRY_POSSIBLE COMPANY_SUSPENDED"},
-		{"failed and purged", email.Failed, only(func(s s) { s.Queue, s.Delivery, s.NextAt = nil, nil, nil }), "FAILED PURGED"},
+		{"failed and purged", email.Failed, only(func(s s) { s.Queue, s.DeliveryPolicy, s.NextAt = nil, nil, nil }), "FAILED PURGED"},
 		{"failed, body erased", email.Failed, only(func(s s) { s.ErasedAt = to(queriedAt) }), "FAILED PURGED"},
 		{"expired", email.Expired, nothing, "EXPIRED RETRY_POSSIBLE"},
 		{"expired after a try", email.Expired, only(func(s s) { s.Attempts, s.ErrorReason = 1, to("Maximum sending rate exceeded.") }), "EXPIRED LAST_ERROR RETRY_POSSIBLE"},

@@ -48,6 +48,7 @@ func TestEmailShow_InText(t *testing.T) {
 			change: func(s *emails.Diagnosis) {
 				s.Attempts, s.Throttles, s.PossibleDuplicate, s.OutcomeUnknown = 3, 1, true, true
 				s.ExternalID, s.Tags = to("CUST-1"), []string{"invoice", "november"}
+				s.Delivery, s.MailingID = to(email.DeliveryPending), to(uuid.MustParse("01990000-0000-7000-8000-000000000002"))
 			},
 			events: timelineOf(
 				0.004, email.EventReceived, `{"attempt":1,"jobId":"01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}`,

@@ -3,6 +3,7 @@ package email
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,10 @@ type emailSummary struct {
 	NextAt            *time.Time   `json:"nextAttemptAt,omitempty"` // only while it is waiting
 	SentAt            *time.Time   `json:"sentAt,omitempty"`
 	FailedAt          *time.Time   `json:"failedAt,omitempty"`
+
+	Priority       *int            `json:"priority,omitempty"`
+	DeliveryPolicy *email.Delivery `json:"deliveryPolicy,omitempty"`
+	MailingID      *uuid.UUID      `json:"mailingId,omitempty"`
 
 	Delivery       email.DeliveryState `json:"delivery,omitempty"`
 	DeliveryAt     *time.Time          `json:"deliveryAt,omitempty"`
@@ -89,6 +94,7 @@ func summarize(e emails.Email, allowed int, masked bool) emailSummary {
 		Attempts: e.Attempts, Throttles: e.Throttles, Tries: email.TriesOf(e.Attempts, e.Throttles, allowed), PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: output.Optional(e.SESMessageID), ErrorCode: output.Optional(e.ErrorCode), ErrorReason: output.Optional(e.ErrorReason), DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: output.UTC(e.SentAt), FailedAt: output.UTC(e.FailedAt),
+		Priority: e.Priority, DeliveryPolicy: e.DeliveryPolicy, MailingID: e.MailingID,
 		DeliveryAt: output.UTC(e.DeliveryAt), DeliveryReason: output.Optional(e.DeliveryReason),
 	}
 	if e.Delivery != nil {
@@ -141,6 +147,15 @@ func (v emailView) WriteText(w io.Writer) {
 	add("request", v.RequestID)
 	add("external id", v.ExternalID)
 	add("tags", strings.Join(v.Tags, ", "))
+	if v.MailingID != nil {
+		add("mailing", v.MailingID.String())
+	}
+	if v.Priority != nil {
+		add("priority", strconv.Itoa(*v.Priority))
+	}
+	if v.DeliveryPolicy != nil {
+		add("delivery policy", string(*v.DeliveryPolicy))
+	}
 	add("tries", v.Tries.String())
 	add("accepted", output.RelativeTime(v.CreatedAt, v.now))
 	if v.SendAt != nil {

@@ -46,6 +46,11 @@ type summary struct {
 	SentAt            *time.Time          `json:"sentAt,omitempty"`
 	FailedAt          *time.Time          `json:"failedAt,omitempty"`
 
+	// Priority, DeliveryPolicy and MailingID are missing once the email is purged.
+	Priority       *int            `json:"priority,omitempty"`
+	DeliveryPolicy *email.Delivery `json:"deliveryPolicy,omitempty"` // delivery of the request; here delivery is the state
+	MailingID      *uuid.UUID      `json:"mailingId,omitempty"`
+
 	Delivery       *email.DeliveryState `json:"delivery,omitempty"`
 	DeliveryAt     *time.Time           `json:"deliveryAt,omitempty"`
 	DeliveryReason *string              `json:"deliveryReason,omitempty"`
@@ -80,6 +85,7 @@ func (h *Handlers) summaryOf(e emailstore.Email) summary {
 		PossibleDuplicate: e.PossibleDuplicate, OutcomeUnknown: e.OutcomeUnknown,
 		SESMessageID: e.SESMessageID, ErrorCode: e.ErrorCode, ErrorReason: e.ErrorReason, DurationMS: e.DurationMS,
 		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), SentAt: response.InUTC(e.SentAt), FailedAt: response.InUTC(e.FailedAt),
+		Priority: e.Priority, DeliveryPolicy: e.DeliveryPolicy, MailingID: e.MailingID,
 		Delivery: e.Delivery, DeliveryAt: response.InUTC(e.DeliveryAt), DeliveryReason: e.DeliveryReason,
 	}
 	if s.Tags == nil {
