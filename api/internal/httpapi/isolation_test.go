@@ -164,7 +164,7 @@ func approaches() map[string]approach {
 		"listMailings":          listed("listMailings"), "showMailing": {id: mailingID}, "downloadMailingVerdicts": {id: mailingID},
 		"listMailingRows": {id: mailingID, queries: func(holdings) []string { return []string{"", "?status=PENDING", "?format=csv"} }},
 		"listMailingEntries": {id: mailingID, queries: func(h holdings) []string {
-			return []string{"", "?status=PENDING", "?cursor=" + escape(h.cursors["listMailingEntries"])}
+			return []string{"", "?status=PENDING", "?cursor=" + cursorWithoutList(h.email)}
 		}},
 		"startMailing": {id: mailingID}, "pauseMailing": {id: mailingID}, "resumeMailing": {id: mailingID},
 		"moveMailing":   {id: mailingID, body: `{"sendAt": "2020-01-01T00:00:00Z"}`},

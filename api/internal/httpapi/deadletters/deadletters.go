@@ -59,7 +59,7 @@ const targetRule = "oneof=email:send mailing.process recipients.upsert"
 
 // List handles GET /v1/dead-letters.
 func (h *Handlers) List(c *gin.Context) error {
-	wanted, err := readQuery(c.Request, h.rules)
+	wanted, q, err := readQuery(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (h *Handlers) List(c *gin.Context) error {
 		page.DeadLetters[i] = deadLetterOf(l)
 	}
 	if found.Next != (deadletter.LetterCursor{}) {
-		if page.NextCursor, err = query.EncodeCursor(letterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
+		if page.NextCursor, err = q.EncodeCursor(letterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ type letterCursor struct {
 	ID uuid.UUID `json:"i"`
 }
 
-func readQuery(r *http.Request, checks *rules.Rules) (deadletter.LetterQuery, error) {
+func readQuery(r *http.Request, checks *rules.Rules) (deadletter.LetterQuery, *query.Query, error) {
 	q, err := query.Open(r, checks)
 	if err != nil {
-		return deadletter.LetterQuery{}, err
+		return deadletter.LetterQuery{}, nil, err
 	}
 	wanted := deadletter.LetterQuery{
 		LetterFilter: deadletter.LetterFilter{
@@ -112,7 +112,7 @@ func readQuery(r *http.Request, checks *rules.Rules) (deadletter.LetterQuery, er
 		}
 		wanted.Cursor = deadletter.LetterCursor(last)
 	}
-	return wanted, q.Close()
+	return wanted, q, q.Close()
 }
 
 func deadLetterOf(l deadletter.Letter) deadLetter {

@@ -22,7 +22,7 @@ type listPage struct {
 
 // List handles GET /v1/emails.
 func (h *Handlers) List(c *gin.Context) error {
-	filter, err := readFilter(c.Request, h.rules)
+	filter, q, err := readFilter(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,9 @@ func (h *Handlers) List(c *gin.Context) error {
 		answer.Emails[i] = h.summaryOf(e)
 	}
 	if page.Next != uuid.Nil {
-		answer.NextCursor = query.CursorTo(page.Next)
+		if answer.NextCursor, err = q.CursorTo(page.Next); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, answer)
 	return nil
@@ -44,10 +46,10 @@ func (h *Handlers) List(c *gin.Context) error {
 const deliveryRule = "oneof=pending delayed delivered rejected bounced complained"
 
 // readFilter parses the query string of a search.
-func readFilter(r *http.Request, checks *rules.Rules) (emailstore.Filter, error) {
+func readFilter(r *http.Request, checks *rules.Rules) (emailstore.Filter, *query.Query, error) {
 	q, err := query.Open(r, checks)
 	if err != nil {
-		return emailstore.Filter{}, err
+		return emailstore.Filter{}, nil, err
 	}
 	filter := emailstore.Filter{
 		Before:     q.Cursor("cursor"),
@@ -71,5 +73,5 @@ func readFilter(r *http.Request, checks *rules.Rules) (emailstore.Filter, error)
 	q.Needs("aggregateType", "aggregateId")
 	q.Needs("aggregateId", "aggregateType")
 	q.Needs("eventType", "aggregateId")
-	return filter, q.Close()
+	return filter, q, q.Close()
 }

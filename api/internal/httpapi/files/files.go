@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"encoding/hex"
 	"mime"
 	"net/http"
@@ -76,12 +77,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	limit, before := q.Limit("limit"), uuid.Max
-	if text, given := q.Get("cursor"); given {
-		if before, err = rules.ParseID(text); err != nil {
-			q.RejectCursor("cursor")
-		}
-	}
+	limit, before := q.Limit("limit"), cmp.Or(q.Cursor("cursor"), uuid.Max)
 	if err := q.Close(); err != nil {
 		return err
 	}
@@ -91,11 +87,13 @@ func (h *Handlers) List(c *gin.Context) error {
 	}
 	page := struct {
 		Files      []storedFile `json:"files"`
-		NextCursor *string      `json:"nextCursor,omitempty"`
+		NextCursor string       `json:"nextCursor,omitempty"`
 	}{Files: []storedFile{}}
 	if len(found) > limit {
 		found = found[:limit]
-		page.NextCursor = new(found[limit-1].ID.String())
+		if page.NextCursor, err = q.CursorTo(found[limit-1].ID); err != nil {
+			return err
+		}
 	}
 	for _, f := range found {
 		page.Files = append(page.Files, fileOf(f))

@@ -62,7 +62,9 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 		page.Entries[i] = entryOf(e)
 	}
 	if len(found) == filter.Limit {
-		page.NextCursor = query.CursorTo(found[filter.Limit-1].ID)
+		if page.NextCursor, err = q.CursorTo(found[filter.Limit-1].ID); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, page)
 	return nil

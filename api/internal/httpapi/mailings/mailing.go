@@ -189,7 +189,9 @@ func (h *Handlers) List(c *gin.Context) error {
 		return err
 	}
 	if len(found) == limit {
-		page.NextCursor = query.CursorTo(found[limit-1].ID)
+		if page.NextCursor, err = q.CursorTo(found[limit-1].ID); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, page)
 	return nil

@@ -107,7 +107,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		page.Rows[i] = rowOf(r)
 	}
 	if found.More {
-		if page.NextCursor, err = query.EncodeCursor(rowCursor(found.End)); err != nil {
+		if page.NextCursor, err = q.EncodeCursor(rowCursor(found.End)); err != nil {
 			return err
 		}
 	}

@@ -2,8 +2,6 @@
 package query
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,7 +17,6 @@ import (
 
 	"email-gateway/api/internal/fieldhint"
 	"email-gateway/api/internal/httpapi/problem"
-	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
@@ -38,6 +35,7 @@ var malformed = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_
 // unknown parameters.
 type Query struct {
 	rules   *rules.Rules
+	path    string
 	values  url.Values
 	changes bool     // the request changes something
 	read    []string // the names read so far
@@ -50,7 +48,7 @@ func Open(r *http.Request, checks *rules.Rules) (*Query, error) {
 	if err != nil {
 		return nil, malformed
 	}
-	return &Query{rules: checks, values: values, changes: r.Method != http.MethodGet}, nil
+	return &Query{rules: checks, path: r.URL.Path, values: values, changes: r.Method != http.MethodGet}, nil
 }
 
 // Refuse refuses query parameters of POST and PATCH requests: ?dryRun=true must not be dropped from a request that sends emails.
@@ -166,43 +164,6 @@ func (q *Query) Number(name string, missing, least, limit int) int {
 	return n
 }
 
-// Cursor reads a cursor made by CursorTo.
-func (q *Query) Cursor(name string) uuid.UUID {
-	value, given := q.Get(name)
-	if !given {
-		return uuid.Nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(value)
-	id, errID := uuid.FromBytes(raw)
-	if err != nil || errID != nil {
-		q.RejectCursor(name)
-	}
-	return id
-}
-
-// CursorInto reads a cursor made by EncodeCursor into last, a pointer, and reports whether it did. It rejects texts that
-// Postgres cannot store: the client can change a cursor.
-func (q *Query) CursorInto(name string, last any) bool {
-	value, given := q.Get(name)
-	if !given {
-		return false
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(value)
-	if err == nil {
-		var document strictjson.Document
-		if document, err = strictjson.Parse(raw); err == nil && !document.HasBadCharacter() && json.Unmarshal(raw, last) == nil {
-			return true
-		}
-	}
-	q.RejectCursor(name)
-	return false
-}
-
-// RejectCursor reports a cursor that the gateway did not make for this list.
-func (q *Query) RejectCursor(name string) {
-	q.Faults.Add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
-}
-
 // Bound returns the smallest UUIDv7 of the first whole millisecond at or after a time: UUIDv7
 // ids sort by creation time, so a range of time is a range of ids.
 func (q *Query) Bound(name string) uuid.UUID {
@@ -256,15 +217,3 @@ const ReasonableTimes = "must be between 1970 and 9999"
 
 // WithinReason reports whether the year is within ReasonableTimes.
 func WithinReason(t time.Time) bool { return t.UTC().Year() >= 1970 && t.UTC().Year() <= 9999 }
-
-// CursorTo is the cursor of the page that begins after id.
-func CursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
-
-// EncodeCursor encodes the cursor of a list that is not sorted by id; CursorInto reads it.
-func EncodeCursor(last any) (string, error) {
-	text, err := json.Marshal(last)
-	if err != nil {
-		return "", fmt.Errorf("encode cursor: %w", err)
-	}
-	return base64.RawURLEncoding.EncodeToString(text), nil
-}

@@ -88,7 +88,7 @@ const reasonRule = "oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"
 
 // List handles GET /v1/suppressions.
 func (h *Handlers) List(c *gin.Context) error {
-	filter, err := readFilter(c.Request, h.rules)
+	filter, q, err := readFilter(c.Request, h.rules)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (h *Handlers) List(c *gin.Context) error {
 		if !filter.CreatedAfter.IsZero() {
 			cursor.CreatedAt = &last.CreatedAt
 		}
-		if answer.NextCursor, err = query.EncodeCursor(cursor); err != nil {
+		if answer.NextCursor, err = q.EncodeCursor(cursor); err != nil {
 			return err
 		}
 	}
@@ -122,10 +122,10 @@ type suppressionCursor struct {
 	CreatedAt *time.Time `json:"t,omitempty"`
 }
 
-func readFilter(r *http.Request, checks *rules.Rules) (suppression.Filter, error) {
+func readFilter(r *http.Request, checks *rules.Rules) (suppression.Filter, *query.Query, error) {
 	q, err := query.Open(r, checks)
 	if err != nil {
-		return suppression.Filter{}, err
+		return suppression.Filter{}, nil, err
 	}
 	filter := suppression.Filter{
 		Address: q.Address("address"),
@@ -146,7 +146,7 @@ func readFilter(r *http.Request, checks *rules.Rules) (suppression.Filter, error
 			filter.AfterTime = *last.CreatedAt
 		}
 	}
-	return filter, q.Close()
+	return filter, q, q.Close()
 }
 
 func answerOf(s suppression.Suppression) suppressionAnswer {

@@ -51,7 +51,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	}
 	page := listPage{Templates: summariesOf(found)}
 	if len(found) == limit {
-		if page.NextCursor, err = query.EncodeCursor(templatestore.ID{Name: found[limit-1].Name, Locale: found[limit-1].Locale}); err != nil {
+		if page.NextCursor, err = q.EncodeCursor(templatestore.ID{Name: found[limit-1].Name, Locale: found[limit-1].Locale}); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,9 @@ func (h *Handlers) ListDeliveries(c *gin.Context) error {
 		page.Deliveries[i] = deliveryOf(d)
 	}
 	if len(found) == filter.Limit {
-		page.NextCursor = query.CursorTo(found[len(found)-1].ID)
+		if page.NextCursor, err = q.CursorTo(found[len(found)-1].ID); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, page)
 	return nil
