@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"errors"
 	"regexp"
 	"strings"
@@ -62,11 +63,20 @@ func ParseID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// ParseTime parses a time in RFC 3339, which always has a time zone.
+// ParseTime parses a time in RFC 3339, which always has a time zone and allows t and z for T and Z. Leap seconds are an error: neither
+// Go nor Postgres has them.
 func ParseTime(value string) (time.Time, error) {
 	var t time.Time
-	if err := t.UnmarshalText([]byte(value)); err != nil {
-		return time.Time{}, errors.New("must be a time with its zone, such as 2026-03-01T09:00:00-03:00")
+	upper := []byte(strings.ToUpper(value))
+	if t.UnmarshalText(upper) == nil {
+		return t, nil
 	}
-	return t, nil
+	const second = len("2026-03-01T09:00:")
+	if len(upper) > second && bytes.HasPrefix(upper[second:], []byte("60")) {
+		copy(upper[second:], "59")
+		if t.UnmarshalText(upper) == nil {
+			return time.Time{}, errors.New("must have no leap second (:60): write :59, or :00 of the next minute")
+		}
+	}
+	return time.Time{}, errors.New("must be a time with its zone, such as 2026-03-01T09:00:00-03:00")
 }

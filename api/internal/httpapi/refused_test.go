@@ -266,7 +266,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	}
 
 	// Times.
-	for _, at := range []string{"tomorrow", "2026-03-01", "2026-03-01T09:00:00", "2026-03-01 09:00:00Z", "2026-02-30T09:00:00Z", "1772355600"} {
+	for _, at := range []string{"tomorrow", "2026-03-01", "2026-03-01T09:00:00", "2026-03-01 09:00:00Z", "2026-02-30T09:00:00Z", "2016-12-31T23:59:60Z", "1772355600"} {
 		wrong(fmt.Sprintf("sendAt %q", at), with("sendAt", at), "sendAt INVALID_TIMESTAMP")
 	}
 	wrong("sendAt in two years", with("sendAt", "2199-01-01T00:00:00Z"), "sendAt OUT_OF_RANGE")

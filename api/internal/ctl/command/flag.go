@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"email-gateway/shared/rules"
 )
 
 // RequireFlags marks flags that must be given.
@@ -71,7 +73,7 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
+	if t, err := rules.ParseTime(text); err == nil {
 		return t, nil
 	}
 	return time.Time{}, Usagef("--%s %q must be a duration ago, such as 90m or 36h, or a timestamp with its zone, such as 2026-03-01T10:00:00-03:00", flag, text)

@@ -16,6 +16,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/clientip"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/tenant"
 )
@@ -154,12 +155,11 @@ func momentOf(text string, now time.Time) (time.Time, bool) {
 	if after, err := time.ParseDuration(text); err == nil {
 		return now.Add(after).UTC().Truncate(time.Second), true
 	}
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at.UTC(), true
-		}
+	at, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		at, err = rules.ParseTime(text)
 	}
-	return time.Time{}, false
+	return at.UTC(), err == nil
 }
 
 func (v keyCreated) WriteText(w io.Writer) {
