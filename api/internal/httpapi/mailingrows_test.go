@@ -72,7 +72,7 @@ func TestMailing_Rows(t *testing.T) {
 		{"6", "", "INVALID", "MISSING_EMAIL"},
 		{"7", "", "INVALID", "INVALID_CPF_CNPJ"},
 	}
-	for _, c := range []call{{Path: "/rows?format=csv"}, {Path: "/rows", Header: map[string]string{"Accept": "text/csv"}}} {
+	for _, c := range []call{{Path: "/rows?format=csv"}, {Path: "/rows", Header: map[string]string{"Accept": "application/json;q=0.9, text/*"}}} {
 		c.Path = "/mailings/" + id + c.Path
 		r := g.do(t, c)
 		table, err := csv.NewReader(strings.NewReader(r.Body)).ReadAll()

@@ -212,7 +212,7 @@ func TestUnsubscribe_ProblemsArePages(t *testing.T) {
 				t.Errorf("%s %.10s, accepting %s: %d %s", tt.method, tt.path, name, r.Status, r.Body)
 			}
 		}
-		r := g.do(t, call{Method: tt.method, Path: tt.path, NoKey: true, Header: map[string]string{"Accept": "application/json"}})
+		r := g.do(t, call{Method: tt.method, Path: tt.path, NoKey: true, Header: map[string]string{"Accept": "text/html;q=0.1, application/json"}})
 		if r.Status != tt.status || r.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %.10s, accepting JSON: %d %s", tt.method, tt.path, r.Status, r.Header.Get("Content-Type"))
 		}

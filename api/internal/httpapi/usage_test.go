@@ -58,7 +58,7 @@ func TestUsage(t *testing.T) {
 	if over["final"] != now.After(first.Add(time.Hour)) || len(over["days"].([]any)) != first.AddDate(0, 0, -1).Day() {
 		t.Errorf("last month: %v", over)
 	}
-	for _, c := range []call{{Path: query + "&format=csv"}, {Path: query, Header: map[string]string{"Accept": "text/csv"}}} {
+	for _, c := range []call{{Path: query + "&format=csv"}, {Path: query, Header: map[string]string{"Accept": "application/json;q=0, text/csv"}}} {
 		r := g.do(t, c)
 		if r.Status != http.StatusOK || r.Header.Get("Content-Disposition") != `attachment; filename="usage-`+last.Format("2006-01")+`.csv"` ||
 			!strings.HasPrefix(r.Header.Get("Content-Type"), "text/csv") || !strings.HasSuffix(r.Body, "\r\n") {

@@ -74,7 +74,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 	}
 	format := q.Text("format", "oneof=json csv")
 	filter := mailingreport.RowFilter{Status: q.Text("status", rowStatusRule)}
-	asCSV := format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, response.TypeCSV) == response.TypeCSV
+	asCSV := format == "csv" || format == "" && response.Negotiate(c, gin.MIMEJSON, response.TypeCSV) == response.TypeCSV
 	c.Header("Vary", "Accept")
 	if asCSV {
 		for _, name := range []string{"cursor", "limit"} {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/language"
 
 	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/response"
 )
 
 // Path is the route of unsubscribe links, prefix its prefix.
@@ -136,7 +137,7 @@ func IsPath(c *gin.Context) bool {
 // ShowProblem responds with a page, since people open the links in a browser. It
 // returns false if the client asks for JSON.
 func ShowProblem(c *gin.Context, p problem.Problem) bool {
-	if c.NegotiateFormat(gin.MIMEHTML, problem.MediaType, gin.MIMEJSON) != gin.MIMEHTML {
+	if response.Negotiate(c, gin.MIMEHTML, problem.MediaType, gin.MIMEJSON) != gin.MIMEHTML {
 		return false
 	}
 	view := pageView{What: pageFailed}

@@ -77,7 +77,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 	case err != nil:
 		return err
 	}
-	if format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, response.TypeCSV) == response.TypeCSV {
+	if format == "csv" || format == "" && response.Negotiate(c, gin.MIMEJSON, response.TypeCSV) == response.TypeCSV {
 		writeCSV(c, m)
 		return nil
 	}
