@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,11 +49,16 @@ func startProgramAt(t *testing.T, path string, env map[string]string, changes ..
 	for _, more := range append([]map[string]string{env}, changes...) {
 		maps.Copy(settings, more)
 	}
-	if address := strings.ToUpper(p.name) + "_ADDR"; settings[address] == "127.0.0.1:0" {
+	address := strings.ToUpper(p.name) + "_ADDR"
+	if settings[address] == "127.0.0.1:0" {
 		settings[address] = freeAddress(t) // its successor may have to listen there
 	}
 	p.start(programs.Spec{Path: path, Environ: programs.Environ(settings)})
-	if err := p.process.Await(context.Background(), stallLimit, p.listens); err != nil {
+	listens := p.listens
+	if settings["LOG_LEVEL"] == "error" {
+		p.addr, listens = settings[address], p.lives
+	}
+	if err := p.process.Await(context.Background(), stallLimit, listens); err != nil {
 		t.Fatalf("%v\n%s", err, p.tail())
 	}
 	return p
@@ -104,6 +110,19 @@ func (p *program) listens(context.Context) error {
 		return errors.New("it has not logged that it listens")
 	}
 	return nil
+}
+
+// lives returns an error if the program does not answer at its address: at LOG_LEVEL=error it does not log that it listens.
+func (p *program) lives(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/livez", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
 }
 
 // listener returns the address in the log of the program's listener, or of its second one for metrics.

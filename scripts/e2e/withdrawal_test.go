@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +27,13 @@ func TestRunbook_WithdrawsSentEmails(t *testing.T) {
 	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "POINT": databaseTime(s)}
 	var log strings.Builder
 	line := func(id, rest string, age time.Duration) {
-		fmt.Fprintf(&log, `{"timestamp":%q,"level":"INFO","context":{"outboxId":%q,%s}}`+"\n", time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id, rest)
+		fmt.Fprintf(&log, `{"timestamp":%q,"level":"info","message":"email moved","context":{"outboxId":%q,%s}}`+"\n", time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id, rest)
 	}
 	line(sending, `"state":"SENT"`, 0)
 	line(waiting, `"ended":"SENT","state":"SENT_ATTEMPT"`, 0) // the database did not record the result of the call
 	line(again, `"state":"SENT"`, time.Minute)
+	s.email(again) // a request since the restored time
+	s.api.awaitOutput(stallLimit, regexp.MustCompile(`"message":"request".*"method":"GET","path":"/v1/email/:id"`))
 	for name, text := range map[string]string{"worker-1.log": log.String(), "api-1.log": s.api.logged()} {
 		if err := os.WriteFile(filepath.Join(folders["LOGS"], name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -93,12 +93,12 @@ func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, start time.T
 	}
 	r.Count(f.Kind, result)
 	if result == Applied {
-		r.logEffects(f, done, start)
+		r.logEffects(ctx, f, done, start)
 	}
 	return result, nil
 }
 
-func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, start time.Time) {
+func (r *Recorder) logEffects(ctx context.Context, f feedback.Feedback, done feedback.Result, start time.Time) {
 	log := telemetry.EmailLogger(r.log, telemetry.Email{
 		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
 		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: start,
@@ -109,7 +109,8 @@ func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, start t
 	}
 	if done.PreviousStatus != email.Sent {
 		r.steps.Confirmed()
-		log.Info("SES confirmed that it accepted the email", "previousStatus", done.PreviousStatus, "attemptId", f.AttemptID)
+		log.Log(ctx, telemetry.Record(slog.LevelInfo), "SES confirmed that it accepted the email",
+			"previousStatus", done.PreviousStatus, "attemptId", f.AttemptID)
 	}
 	if done.Suppressed > 0 {
 		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)

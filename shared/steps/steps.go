@@ -142,11 +142,11 @@ func (w watched) moved(ctx context.Context, t outbox.Transition, done outbox.Adv
 func levelOf(status email.Status) slog.Level {
 	switch status {
 	case email.Failed:
-		return slog.LevelError
+		return telemetry.Record(slog.LevelError)
 	case email.RetryScheduled, email.OutcomeUnknown:
-		return slog.LevelWarn
+		return telemetry.Record(slog.LevelWarn)
 	case email.Expired, email.Sent, email.Suppressed:
-		return slog.LevelInfo
+		return telemetry.Record(slog.LevelInfo)
 	}
 	return slog.LevelDebug
 }

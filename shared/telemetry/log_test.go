@@ -89,12 +89,22 @@ func TestNewLogger_Level(t *testing.T) {
 			logger.Info("x")
 			logger.Warn("x")
 			logger.Error("x")
-			var got []string
+			for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+				logger.Log(t.Context(), telemetry.Record(level), "record")
+			}
+			var got, records []string
 			for _, line := range lines(t, &log) {
+				if line["message"] == "record" {
+					records = append(records, line["level"].(string))
+					continue
+				}
 				got = append(got, line["level"].(string))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"info", "warn", "error"}, records); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
 	}

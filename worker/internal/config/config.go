@@ -41,7 +41,8 @@ type Process struct {
 	// Environment is a field of every log line. The value production makes all programs
 	// refuse keys and passwords that are published in this project's files.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is the minimum log level: debug, info, warn or error. Programs log to stdout.
+	// LogLevel is the minimum log level: debug, info, warn or error. Programs log to stdout. Requests and results of emails, which a
+	// restore of the database needs, are logged at any level.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings

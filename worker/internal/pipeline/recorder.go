@@ -91,6 +91,7 @@ func (r *recorder) advance(ctx context.Context, t *outbox.Transition) (outbox.Ad
 // recorded handles the result of that write.
 func (r *recorder) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, pending *pendingResult, done outbox.Advanced, err error) (applied bool, _ error) {
 	found := pending.end() && err == nil && pending.remove()
+	record := telemetry.Record(slog.LevelInfo)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
@@ -99,13 +100,13 @@ func (r *recorder) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, 
 		r.Metrics.transitions(t.Events)
 		return true, nil
 	case found:
-		log.Info("a dispatcher has recorded the attempt's result", "ended", done.Status) // and has counted it
+		log.Log(context.Background(), record, "a dispatcher has recorded the attempt's result", "ended", done.Status) // and has counted it
 		return false, nil
 	case done.SameToken && done.Status == email.Sent: // counted where the feedback was recorded
-		log.Info("feedback recorded the email as sent before this result", "ended", t.Status)
+		log.Log(context.Background(), record, "feedback recorded the email as sent before this result", "ended", t.Status)
 		return false, nil
 	}
-	log.Warn("late result ignored: another attempt has changed the email", "status", done.Status, "ended", t.Status)
+	log.Log(context.Background(), telemetry.Record(slog.LevelWarn), "late result ignored: another attempt has changed the email", "status", done.Status, "ended", t.Status)
 	return false, nil
 }
 
@@ -171,7 +172,7 @@ func (r *recorder) ended(log *slog.Logger, a *attempt, status email.Status) {
 func (r *recorder) observe(log *slog.Logger, a *attempt, status email.Status, level slog.Level) {
 	took := time.Since(a.received)
 	r.Metrics.took(status, took)
-	log.Log(context.Background(), level, "email moved",
+	log.Log(context.Background(), telemetry.Record(level), "email moved",
 		telemetry.State, status, telemetry.DurationMS, took.Milliseconds(), "to", email.MaskAddress(a.job.To))
 }
 

@@ -61,11 +61,11 @@ func (m *Middleware) record(c *gin.Context, took time.Duration) {
 	if trace := telemetry.TraceIDOf(c.Request.Context()); trace != "" {
 		attributes = append(attributes, slog.String(telemetry.TraceID, trace))
 	}
-	m.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
+	m.log.LogAttrs(c.Request.Context(), telemetry.Record(slog.LevelInfo), "request", attributes...)
 	// After a restore of the database, the ids of later emails are in the log alone.
 	for n := telemetry.MaxIDs; n < len(v.OutboxIDs); n += telemetry.MaxIDs {
 		rest := v.OutboxIDs[n:]
-		m.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "more emails of the request",
+		m.log.LogAttrs(c.Request.Context(), telemetry.Record(slog.LevelInfo), "more emails of the request",
 			slog.String(telemetry.RequestID, v.RequestID), slog.String("method", method), slog.String("path", path), slog.Int("status", status),
 			slog.String(telemetry.CompanyID, v.Caller.CompanyID.String()),
 			slog.Any(telemetry.OutboxID, telemetry.IDs(len(rest), func(i int) string { return rest[i] })))
