@@ -3,7 +3,10 @@ package maintenance
 import "github.com/prometheus/client_golang/prometheus"
 
 // Actions counts the actions of the maintenance loops in one metric, one series per kind of action.
-type Actions struct{ done *prometheus.CounterVec }
+type Actions struct {
+	done     *prometheus.CounterVec
+	registry prometheus.Registerer
+}
 
 // recipientReturned counts recipients that were enqueued again because RabbitMQ had lost their message.
 const recipientReturned = "intake_returned"
@@ -45,7 +48,7 @@ const (
 // NewActions registers the counter, once per process. others are actions that only the queue adapter defines. All series start
 // with 0: Prometheus does not see the first event of a series that starts with it.
 func NewActions(registry prometheus.Registerer, others ...string) *Actions {
-	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
+	a := &Actions{registry: registry, done: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
 	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, archiveTrimmed, auditExpired,

@@ -64,12 +64,13 @@ type Cleaner struct {
 	log     *slog.Logger
 	actions *Actions
 	kind    kind
+	failing *failing
 	check   func(ctx context.Context) error // before each batch; nil = none
 }
 
 // newCleaner makes a cleaner that is not running yet. It calls k.batches in each round.
 func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind, check func(ctx context.Context) error) *Cleaner {
-	c := &Cleaner{log: log, actions: actions, kind: k, check: check}
+	c := &Cleaner{log: log, actions: actions, kind: k, failing: newFailing(actions.registry, k.name), check: check}
 	c.Loop = service.NewLoop(service.LoopParams{
 		Log: log, Interval: interval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
@@ -78,6 +79,7 @@ func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k ki
 
 // runOnce runs each batch until nothing is left. An error of one does not stop the others.
 func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
+	defer func() { c.failing.ended(err) }()
 	batches, err := c.kind.batches(ctx)
 	total := 0
 	for _, b := range batches {

@@ -78,6 +78,7 @@ type OrphanSweeper struct {
 	mailings MailingStore
 	files    FileRows
 	deleted  prometheus.Counter
+	failing  *failing
 	next     time.Time // when the next round may begin
 }
 
@@ -93,7 +94,7 @@ type OrphanSweeperParams struct {
 // NewOrphanSweeper makes a sweeper that is not running yet.
 func NewOrphanSweeper(p OrphanSweeperParams) *OrphanSweeper {
 	s := &OrphanSweeper{
-		log: p.Log, blobs: p.Blobs, mailings: p.Mailings, files: p.Files,
+		log: p.Log, blobs: p.Blobs, mailings: p.Mailings, files: p.Files, failing: newFailing(p.Registry, "orphaned files"),
 		deleted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "storage_orphans_deleted_total", Help: "Uploaded files deleted because no mailing and no stored file refers to them, and aborted multipart uploads.",
 		}),
@@ -117,7 +118,10 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	if begun.Before(s.next) {
 		return false, nil
 	}
-	defer func() { s.next = time.Now().Add(orphanShare * time.Since(begun)) }()
+	defer func() {
+		s.next = time.Now().Add(orphanShare * time.Since(begun))
+		s.failing.ended(err)
+	}()
 	var round swept
 	err = errors.Join(
 		s.sweepFiles(ctx, &round, mailingFiles, mailingFile, s.ofMailings),
