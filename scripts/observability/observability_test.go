@@ -78,6 +78,27 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// The dashboard shows one installation at a time: panels of several would compare numbers of different ones.
+func TestPanels_Installation(t *testing.T) {
+	t.Parallel()
+	panels, err := observability.Panels(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := observability.Matcher{Label: "installation", Operator: "=", Value: "$installation"}
+	for _, q := range panels {
+		selectors, err := q.Selectors()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, s := range selectors {
+			if !slices.Contains(s.Matchers, one) {
+				t.Errorf("%s: %s is not of one installation: add %s%s%q", q.Where, s.Metric, one.Label, one.Operator, one.Value)
+			}
+		}
+	}
+}
+
 // Alerts and panels use existing metrics and labels, and each of the first eight metrics is shown.
 func TestQueries(t *testing.T) {
 	t.Parallel()

@@ -83,6 +83,11 @@ func Panels(dir string) ([]Query, error) {
 				} `json:"datasource"`
 			} `json:"targets"`
 		} `json:"panels"`
+		Templating struct {
+			List []struct {
+				Name string `json:"name"`
+			} `json:"list"`
+		} `json:"templating"`
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "grafana", "dashboards", "email-gateway.json"))
 	if err != nil {
@@ -90,6 +95,9 @@ func Panels(dir string) ([]Query, error) {
 	}
 	if err := json.Unmarshal(text, &board); err != nil {
 		return nil, fmt.Errorf("read dashboard: %w", err)
+	}
+	if variables := board.Templating.List; len(variables) != 1 || variables[0].Name != "installation" {
+		return nil, fmt.Errorf("read dashboard: the variables are %v, want installation", variables)
 	}
 	var all []Query
 	for _, p := range board.Panels {
