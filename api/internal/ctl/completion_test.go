@@ -1,6 +1,11 @@
 package ctl_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +79,31 @@ func TestCompletion(t *testing.T) {
 		if got := (operator{}).run(t, "completion", shell); got.code != ctl.ExitOK || !strings.Contains(got.stdout, "gatewayctl") {
 			t.Errorf("completion %s: exit code %d", shell, got.code)
 		}
+	}
+}
+
+// Every action that the store writes to the audit log is completed, with its group.
+func TestCompletion_AuditActions(t *testing.T) {
+	t.Parallel()
+	by, _ := newOperator(t)
+	offered := by.offered(t, "audit", "list", "--action", "")
+	const store = "../../../shared/store"
+	written := regexp.MustCompile(`(?:Action: |Action = |by, |change\(|act\()"(([a-z]+)\.[a-z-]+)"`)
+	found := 0
+	err := filepath.WalkDir(store, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, action := range written.FindAllStringSubmatch(string(source), -1) {
+			found++
+			if !slices.Contains(offered, action[1]) || !slices.Contains(offered, action[2]) {
+				t.Errorf("%s: --action does not complete %s or %s", path, action[1], action[2])
+			}
+		}
+		return err
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d actions found in %s: %v", found, store, err)
 	}
 }

@@ -130,7 +130,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 
 	for args, want := range map[string]int{
 		"": 3, "--all": 4, "--company Acme": 1, "--company Acme --all": 2, "--code INVALID_PAYLOAD": 1, "--recipient ANA@example.com": 2,
-		"--since 1h": 3, "--since 2099-01-01T00:00:00Z": 0, "--target mailing.process": 0, "--limit 2": 2,
+		"--since 1h": 3, "--since 2099-01-01T00:00:00Z": 0, "--until 1h": 0, "--until 2099-01-01T00:00:00Z": 3, "--target mailing.process": 0, "--limit 2": 2,
 		"--mailing " + uuid.NewString(): 0,
 	} {
 		var list shownLetters

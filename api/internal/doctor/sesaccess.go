@@ -42,7 +42,7 @@ func (x *examination) sesAccess(alive []process) {
 		}
 	}
 	if len(sandboxed) > 0 {
-		x.add("ses", Warning, "Request production access in this region of SES. Until then emails to recipients that are not verified there fail with SES_SANDBOX: `gatewayctl dlq retry --code SES_SANDBOX` sends them again.",
+		x.add("ses", Warning, "Request production access in this region of SES. Until then emails to recipients that are not verified there fail with SES_SANDBOX: `gatewayctl dlq retry --code SES_SANDBOX --yes` sends them again.",
 			"SES has the account of %s in its sandbox (region %s): it sends only to verified recipients.", names(sandboxed), sandboxed[0].SESAccess.Region)
 	}
 	if len(workers) < 2 {

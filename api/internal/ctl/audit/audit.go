@@ -92,6 +92,7 @@ func listCommand(c *command.Invocation) *cobra.Command {
 	command.CompleteFlag(cmd, "action", []string{
 		"company", "company.create", "company.suspend", "company.resume", "company.resume-mailings", "company.quota", "company.retention", "company.reputation", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
 		"program", "program.allow", "program.revoke",
+		"installation", "installation.detach", "mailing", "mailing.cancel",
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
 		"webhook", "webhook.disable", "webhook.enable", "suppression", "suppression.add", "suppression.remove", "suppression.reveal",

@@ -35,7 +35,7 @@ A dead letter is open until it is retried or discarded.`,
 
 // deadLetterChoice selects dead letters by flags.
 type deadLetterChoice struct {
-	company, code, target, mailing, recipient, since string
+	company, code, target, mailing, recipient, since, until string
 }
 
 func addFlags(c *command.Invocation, cmd *cobra.Command, l *deadLetterChoice) {
@@ -46,6 +46,7 @@ func addFlags(c *command.Invocation, cmd *cobra.Command, l *deadLetterChoice) {
 	flags.StringVar(&l.mailing, "mailing", "", "only those of the mailing with this `ID` and of its emails")
 	flags.StringVar(&l.recipient, "recipient", "", "only those of this recipient `ADDRESS`")
 	flags.StringVar(&l.since, "since", "", "only those written since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
+	flags.StringVar(&l.until, "until", "", "only those written before this `TIME`")
 	command.CompleteFlag(cmd, "target", targets())
 	operator.CompleteCompanyFlag(c, cmd)
 }
@@ -67,12 +68,18 @@ func (l *deadLetterChoice) filter(ctx context.Context, s *store.Store) (company 
 		}
 		f.MailingID = &id
 	}
-	if l.since != "" {
-		since, err := command.ParseTime("since", l.since, time.Now())
+	for _, bound := range []struct {
+		flag, value string
+		at          **time.Time
+	}{{"since", l.since, &f.CreatedAfter}, {"until", l.until, &f.CreatedBefore}} {
+		if bound.value == "" {
+			continue
+		}
+		at, err := command.ParseTime(bound.flag, bound.value, time.Now())
 		if err != nil {
 			return nil, f, err
 		}
-		f.CreatedAfter = &since
+		*bound.at = &at
 	}
 	if l.company == "" {
 		return nil, f, nil
