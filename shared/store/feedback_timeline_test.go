@@ -38,9 +38,9 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
-		if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE sns_message_id = $1 AND applied_at IS NULL`, f.NotificationID); n != 1 {
-			t.Errorf("%s: the notification was not stored", name)
-		}
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM ses_events`); n != 0 {
+		t.Errorf("%d notifications are stored", n)
 	}
 	if after := story(t, d, id); after != before || readOutbox(t, d, id).Status != "FAILED" {
 		t.Errorf("the timeline changed from %s to %s", before, after)

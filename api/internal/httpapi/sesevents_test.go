@@ -285,8 +285,8 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	if after := steps(p.timeline(t, id, "")); after != before {
 		t.Errorf("the timeline changed from %s to %s", before, after)
 	}
-	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 1`) || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM suppressions`) != 0 || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM ses_events`) != 2 {
-		t.Error("the events are not counted as unmatched, are not stored, or have suppressed an address")
+	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 1`) || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM suppressions`) != 0 || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM ses_events`) != 0 {
+		t.Error("the events are not counted as unmatched, are stored, or have suppressed an address")
 	}
 	if !slices.Contains(p.Routes, "POST /v1/ses/events") {
 		t.Errorf("%v", p.Routes)

@@ -42,8 +42,8 @@ type Feedback struct {
 
 // Result is the effect of a Feedback.
 type Result struct {
-	// Repeated: the notification was applied before; nothing was changed. Unmatched: the company has no
-	// such email, or another installation sent it; the notification was recorded but not applied.
+	// Repeated: the notification was applied before. Unmatched: the company has no such email, or another installation sent
+	// it. Nothing was changed.
 	Repeated, Unmatched bool
 	// PreviousStatus is the email's status before.
 	PreviousStatus email.Status

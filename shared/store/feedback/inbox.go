@@ -47,32 +47,43 @@ var takeParameters = pg.Parameters[groupScalars, Feedback]{
 		pg.Each("ses_message_id", "text", pg.OptionalTexts, func(f *Feedback) string { return f.SESMessageID }),
 		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
 		pg.Each("attempt_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.AttemptID }),
+		pg.Each("company_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.CompanyID }),
+		pg.Each("installation_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.InstallationID }),
 		pg.Each("payload", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.masked }),
 		pg.Each("occurred_at", "timestamptz", pg.Times, func(f *Feedback) time.Time { return f.OccurredAt }),
 	},
 }
 
-// takeAll inserts the notifications with a statement. Repeated and locked are set in their results.
+// takeAll inserts the notifications that match an email with a statement. Repeated, Unmatched and locked are set in their
+// results.
 func takeAll(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all []Feedback) ([]recorded, error) {
-	type taken struct {
-		NotificationID string        `db:"notification_id"`
-		OutboxID       uuid.NullUUID `db:"outbox_id"`
-		Locked         bool          `db:"locked"`
+	var rows []struct {
+		NotificationID string    `db:"notification_id"`
+		OutboxID       uuid.UUID `db:"outbox_id"`
+		Repeated       bool      `db:"repeated"`
+		Locked         bool      `db:"locked"`
 	}
-	var rows []taken
 	err := take.SelectIn(ctx, tx, &rows, takeParameters.Arguments(scalarsOf(all, emailOf), all)...)
 	if err != nil {
 		return nil, fmt.Errorf("take notifications: %w", pg.Translate(err))
 	}
-	found := make(map[taken]bool, len(rows))
+	locked, repeated := make(map[uuid.UUID]bool), make(map[string]bool) // repeated has all that match
 	for _, row := range rows {
-		found[row] = true
+		if row.Locked {
+			locked[row.OutboxID] = true
+		} else {
+			repeated[row.NotificationID] = row.Repeated
+		}
 	}
 	results := make([]recorded, len(all))
 	for i, f := range all {
-		id := uuid.NullUUID{UUID: f.OutboxID, Valid: f.OutboxID != uuid.Nil}
-		results[i].locked = found[taken{"", id, true}]
-		results[i].Repeated = !results[i].locked && !found[taken{f.NotificationID, id, false}]
+		r := &results[i]
+		if r.locked = locked[f.OutboxID]; r.locked {
+			continue
+		}
+		var matched bool
+		r.Repeated, matched = repeated[f.NotificationID]
+		r.Unmatched = !matched
 	}
 	return results, nil
 }

@@ -22,6 +22,9 @@ type recorded struct {
 	locked bool
 }
 
+// fresh reports whether the notification matches an email and is to be applied.
+func (r *recorded) fresh() bool { return !r.locked && !r.Repeated && !r.Unmatched }
+
 // recordGroup records notifications about different emails in one commit. It does not wait for locked emails, and waits for
 // any other lock at most as long as wait.
 func (s *Store) recordGroup(ctx context.Context, all []Feedback, wait time.Duration) (results []recorded, err error) {
@@ -57,8 +60,8 @@ func (s *Store) recordOne(ctx context.Context, f Feedback) (recorded, error) {
 	return results[0], nil
 }
 
-// record takes the notifications that are new with a statement, applies those that name an email of their company, and returns
-// the results in order.
+// record takes the notifications with a statement, applies those that match an email and are new, and returns the results in
+// order.
 func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all []Feedback, wait time.Duration) ([]recorded, error) {
 	results, err := takeAll(ctx, tx, take, all)
 	if err != nil {
@@ -76,14 +79,10 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 	)
 	now := time.Now().UTC()
 	for i, f := range all {
-		r := &results[i].Result
-		if results[i].locked || r.Repeated {
+		if !results[i].fresh() {
 			continue
 		}
-		found, exists := subjects[f.OutboxID]
-		if r.Unmatched = !exists; r.Unmatched {
-			continue
-		}
+		r, found := &results[i].Result, subjects[f.OutboxID]
 		applied = append(applied, f)
 		addresses[i] = found.addressesToSuppress(f)
 		events := found.newEvents(f, addresses[i], now)

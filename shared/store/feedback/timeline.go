@@ -45,9 +45,6 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	Scalars: scalars,
 	Columns: []pg.Column[Feedback]{
 		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
-		pg.Each("company_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.CompanyID }),
-		pg.Each("attempt_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.AttemptID }),
-		pg.Each("installation_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.InstallationID }),
 		pg.Each("event", "text", pg.Texts, func(f *Feedback) string { return string(f.Event) }),
 		pg.Each("metadata", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.metadata }),
 		pg.Each("stored", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.withoutAddresses() }),
@@ -55,12 +52,11 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 	},
 }
 
-// readAll reads the emails of the notifications that are new. It leaves out those that do not exist, are another
-// company's, or were sent by another installation in an attempt that this database lacks.
+// readAll reads the emails of the notifications that are new.
 func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, results []recorded) (map[uuid.UUID]subject, error) {
 	var fresh []Feedback
 	for i, f := range all {
-		if !results[i].locked && !results[i].Repeated && f.OutboxID != uuid.Nil {
+		if results[i].fresh() {
 			fresh = append(fresh, f)
 		}
 	}

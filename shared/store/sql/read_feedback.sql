@@ -4,11 +4,7 @@
 -- already. It locks nothing: take_feedback.sql has locked the rows that could change. The outbox row may be purged. The log and
 -- the attempt may be missing: the claim that wrote them is lost after the promotion of a standby that had not received it.
 --
--- A copy of a database has the original's emails and companies, and "installation detach" gives it another installation
--- id: an event about an attempt that this database lacks is applied only by the installation that sent the email. Emails
--- of earlier releases have no such tag.
---
--- email_logs, email_outbox, dispatch_lanes and installation are read by primary key, and the timeline, whose length is
+-- email_logs, email_outbox and dispatch_lanes are read by primary key, and the timeline, whose length is
 -- bounded, by the first column of its primary key.
 --
 -- Parameters; from $4 on, each array has one element per row:
@@ -16,15 +12,12 @@
 --   $2   first_id             uuid
 --   $3   last_id              uuid
 --   $4   outbox_id            uuid[]
---   $5   company_id           uuid[]
---   $6   attempt_id           uuid[]
---   $7   installation_id      uuid[]
---   $8   event                text[]
---   $9   metadata             jsonb[]
---   $10  stored               jsonb[]
---   $11  message_id           text[]
+--   $5   event                text[]
+--   $6   metadata             jsonb[]
+--   $7   stored               jsonb[]
+--   $8   message_id           text[]
 --
--- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}');
 SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
@@ -33,15 +26,12 @@ SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, 
        coalesce(l.request_id, o.request_id) AS request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
        coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT * FROM unnest(
-    $4::uuid[],   -- outbox_id
-    $5::uuid[],   -- company_id
-    $6::uuid[],   -- attempt_id
-    $7::uuid[],   -- installation_id
-    $8::text[],   -- event
-    $9::jsonb[],  -- metadata
-    $10::jsonb[], -- stored
-    $11::text[]   -- message_id
-) AS t(outbox_id, company_id, attempt_id, installation_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
+    $4::uuid[],  -- outbox_id
+    $5::text[],  -- event
+    $6::jsonb[], -- metadata
+    $7::jsonb[], -- stored
+    $8::text[]   -- message_id
+) AS t(outbox_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
 LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 LEFT JOIN LATERAL (
@@ -54,12 +44,9 @@ LEFT JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT bool_or(type = t.event AND (metadata @> t.metadata OR metadata @> t.stored)) AS told,
            count(*) FILTER (WHERE type IN ('DELIVERED', 'DELIVERY_DELAYED', 'BOUNCED', 'COMPLAINED', 'REJECTED', 'RENDERING_FAILED', 'OPENED', 'CLICKED', 'SUBSCRIPTION_CHANGED', 'DUPLICATE_CONFIRMED')) AS reported,
-           bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = t.attempt_id::text) AS attempted,
            bool_or(type = 'DUPLICATE_CONFIRMED' AND metadata ->> 'sesMessageId' = t.message_id) AS doubled
     FROM email_events
     WHERE email_log_id = t.outbox_id
       AND email_log_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
       AND email_log_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
 ) e
-WHERE coalesce(o.company_id, l.company_id) = t.company_id
-  AND (coalesce(t.installation_id = (SELECT id FROM installation WHERE singleton), true) OR e.attempted)
