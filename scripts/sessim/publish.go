@@ -97,6 +97,15 @@ func (s *Server) Delivered() []Delivered {
 	return slices.Clone(p.known.all())
 }
 
+// Notification returns a signed notification with any message, such as that of another publisher to the topic.
+func (s *Server) Notification(message string) ([]byte, error) {
+	p := s.currentPublisher()
+	if p == nil {
+		return nil, errors.New("no endpoint is subscribed: call Publish first")
+	}
+	return p.topic.envelope("Notification", message, s.cfg.Clock(), nil)
+}
+
 func (s *Server) currentPublisher() *publisher {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,11 +36,21 @@ func Kinds() []string {
 }
 
 // kindName matches the name of any kind, including future ones.
-var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z _-]{0,49}$`)
+var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9 _-]{0,49}$`)
 
-// ErrNoEvent: the message is not about an email. SES sends such a message when an event destination
-// is created.
-var ErrNoEvent = errors.New("not an SES event")
+// Errors of Parse.
+var (
+	// ErrNoEvent: SES has sent the message to test a topic.
+	ErrNoEvent = errors.New("a test message of SES, not an event")
+	// ErrMalformed: the message is not of SES, or in another format, such as that of EventBridge.
+	ErrMalformed = errors.New("not an SES event")
+)
+
+// SES tests the topic of a new event destination with a text, and that of an identity's notifications with a message of the type.
+const (
+	destinationTest = "Successfully validated SNS topic for Amazon SES event publishing"
+	identityTest    = "AmazonSnsSubscriptionSucceeded"
+)
 
 // event is the part of a message that is read. Only the object of its kind is present.
 type event struct {
@@ -64,19 +75,25 @@ type event struct {
 // Parse parses the message of a notification. Unknown kinds are accepted too: they still show that
 // SES accepted the email.
 func Parse(notificationID, message string) (feedback.Feedback, error) {
+	if strings.HasPrefix(message, destinationTest) {
+		return feedback.Feedback{}, ErrNoEvent
+	}
 	var e event
 	// A detail of an unexpected type is left out, as encoding/json does: knowing which attempt was
 	// accepted is worth more than any detail.
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal([]byte(message), &e); err != nil && !errors.As(err, &odd) {
-		return feedback.Feedback{}, ErrNoEvent
+		return feedback.Feedback{}, ErrMalformed
 	}
 	kind := e.EventType
 	if kind == "" {
 		kind = e.NotificationType
 	}
-	if !kindName.MatchString(kind) || e.Mail.MessageID == "" {
+	switch {
+	case kind == identityTest:
 		return feedback.Feedback{}, ErrNoEvent
+	case !kindName.MatchString(kind) || e.Mail.MessageID == "":
+		return feedback.Feedback{}, ErrMalformed
 	}
 	f := feedback.Feedback{
 		NotificationID: notificationID, Kind: kind, SESMessageID: cut(e.Mail.MessageID, 200),

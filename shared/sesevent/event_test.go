@@ -125,7 +125,7 @@ func TestParse_Kinds(t *testing.T) {
 		},
 		// A detail of an unexpected type is left out; the other details are kept.
 		"an odd detail":  {"Open", `,"open":{` + at + `,"ipAddress":7},"delivery":["new"],"bounce":"none"`, email.EventOpened, "", nil, `{}`},
-		"a kind to come": {"Teleported", `,"teleported":{}`, "", "", nil, `null`},
+		"a kind to come": {"Teleported 2", `,"teleported":{}`, "", "", nil, `null`},
 	} {
 		f, err := sesevent.Parse("sns-1", message(tt.kind, tt.object))
 		if err != nil {
@@ -172,13 +172,28 @@ func plain(tb testing.TB, value any) (m map[string]any) {
 
 func TestParse_NoEvent(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{
-		"", "Successfully validated SNS topic for Amazon SES event publishing.", "null", "[]", `"Send"`, `{}`,
-		`{"eventType":"Send"}`, `{"eventType":"Send","mail":{"messageId":""}}`, `{"eventType":7,"mail":{"messageId":"1"}}`,
-		`{"eventType":"\u0000","mail":{"messageId":"1"}}`, `{"eventType":"<b>","mail":{"messageId":"1"}}`,
+	const destinationTest = "Successfully validated SNS topic for Amazon SES event publishing."
+	for text, want := range map[string]error{
+		destinationTest: sesevent.ErrNoEvent,
+		`{"notificationType":"AmazonSnsSubscriptionSucceeded","message":"You have successfully subscribed your Amazon SNS topic"}`: sesevent.ErrNoEvent,
+		"": sesevent.ErrMalformed, "null": sesevent.ErrMalformed, "[]": sesevent.ErrMalformed, `"Send"`: sesevent.ErrMalformed, `{}`: sesevent.ErrMalformed,
+		`{"eventType":"Send"}`: sesevent.ErrMalformed, `{"eventType":"Send","mail":{"messageId":""}}`: sesevent.ErrMalformed,
+		`{"eventType":7,"mail":{"messageId":"1"}}`: sesevent.ErrMalformed, `{"eventType":"\u0000","mail":{"messageId":"1"}}`: sesevent.ErrMalformed,
+		`{"eventType":"<b>","mail":{"messageId":"1"}}`: sesevent.ErrMalformed,
+		// as EventBridge forwards it
+		`{"version":"0","detail-type":"Email Bounced","source":"aws.ses","detail":` + message("Bounce", "") + `}`: sesevent.ErrMalformed,
 	} {
-		if _, err := sesevent.Parse("sns-1", text); !errors.Is(err, sesevent.ErrNoEvent) {
-			t.Errorf("%s: %v", text, err)
+		envelope, err := json.Marshal(map[string]string{"Type": "Notification", "MessageId": "sns-1", "Message": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, direct := sesevent.Parse("sns-1", text)
+		_, enveloped := sesevent.ParseQueued(string(envelope))
+		_, bare := sesevent.ParseQueued(text)
+		for form, err := range map[string]error{"at the route": direct, "in an envelope": enveloped, "bare": bare} {
+			if !errors.Is(err, want) {
+				t.Errorf("%s %s: %v, want %v", text, form, err, want)
+			}
 		}
 	}
 }

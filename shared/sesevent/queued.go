@@ -5,18 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"regexp"
 	"strings"
 
 	"email-gateway/shared/store/feedback"
 )
-
-// ErrMalformed: the message of a queue is neither an SNS notification nor an SES event.
-var ErrMalformed = errors.New("neither an SNS notification nor an SES event")
-
-// topicTest begins the message that SES publishes when an event destination is created.
-const topicTest = "Successfully validated SNS topic for Amazon SES event publishing"
 
 // notificationID is wider than the UUIDs that SNS uses.
 var notificationID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
@@ -28,7 +21,7 @@ var notificationID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 //
 // SNS's signature is not verified: the policy of the queue decides who may send to it.
 func ParseQueued(body string) (feedback.Feedback, error) {
-	if strings.HasPrefix(body, topicTest) {
+	if strings.HasPrefix(body, destinationTest) { // no JSON
 		return feedback.Feedback{}, ErrNoEvent
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
@@ -38,11 +31,7 @@ func ParseQueued(body string) (feedback.Feedback, error) {
 	}
 	if envelope.Message == nil || envelope.Type == nil {
 		sum := sha256.Sum256([]byte(body))
-		f, err := Parse("raw-"+hex.EncodeToString(sum[:]), body)
-		if err != nil {
-			return feedback.Feedback{}, ErrMalformed
-		}
-		return f, nil
+		return Parse("raw-"+hex.EncodeToString(sum[:]), body)
 	}
 	if *envelope.Type != "Notification" || envelope.MessageID == nil || !notificationID.MatchString(*envelope.MessageID) {
 		return feedback.Feedback{}, ErrMalformed

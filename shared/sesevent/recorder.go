@@ -24,8 +24,8 @@ const (
 	Applied   Result = "applied"
 	Repeated  Result = "repeated"  // received before
 	Unmatched Result = "unmatched" // not about an email of this installation
-	Ignored   Result = "ignored"   // not an SES event
-	Refused   Result = "refused"   // over SNS: no message of a topic of ours, or one that could not be verified
+	Ignored   Result = "ignored"   // a test message of SES
+	Refused   Result = "refused"   // over SNS: no message of a topic of ours, one that could not be verified, or no SES event
 	Poison    Result = "poison"    // of a queue: malformed, or refused by the database; it is left in the queue
 	Postponed Result = "postponed" // of a queue: a row is locked or Postgres is away; it is left in the queue
 )

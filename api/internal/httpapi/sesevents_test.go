@@ -292,3 +292,28 @@ func TestSESEvents_NotOurs(t *testing.T) {
 		t.Errorf("%v", p.Routes)
 	}
 }
+
+// A message of the topic that is no event, such as those that EventBridge forwards, is refused; SES's test of the topic is ignored.
+func TestSESEvents_NoEvents(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	for message, want := range map[string]struct {
+		status int
+		result string
+	}{
+		`{"detail-type":"Email Bounced","source":"aws.ses","detail":{"eventType":"Bounce"}}`: {http.StatusBadRequest, "refused"},
+		"Successfully validated SNS topic for Amazon SES event publishing.":                  {http.StatusOK, "ignored"},
+	} {
+		body, err := p.sim.Notification(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.do(t, call{Method: http.MethodPost, Path: "/v1/ses/events", Body: string(body), NoKey: true})
+		if r.Status != want.status || !p.metric(t, fmt.Sprintf(`ses_events_total{kind="other",result=%q} 1`, want.result)) {
+			t.Errorf("%s: %d %s", message, r.Status, r.Body)
+		}
+	}
+	if logged := p.Log.String(); !strings.Contains(logged, "SNS message rejected") || !strings.Contains(logged, "not an SES event") {
+		t.Error("the refused message is not logged")
+	}
+}

@@ -196,7 +196,7 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 	switch {
 	case errors.Is(err, sesevent.ErrNoEvent):
 		r.p.Recorder.Count("", sesevent.Ignored)
-		r.p.Log.Info("message of the queue is not an SES event", "messageId", m.ID)
+		r.p.Log.Info("SES has tested the topic of the queue", "messageId", m.ID)
 		return true
 	case err != nil:
 		r.p.Recorder.Count("", sesevent.Poison)

@@ -219,6 +219,7 @@ func TestReader_Poison(t *testing.T) {
 	poison := []string{
 		`no JSON`, `{"a":1}`, `{"Type":"SubscriptionConfirmation","MessageId":"m","Message":"confirm"}`, `{"eventType":"Delivery"} {}`,
 		`{"Type":"Notification","MessageId":"<b>","Message":"{}"}`,
+		`{"Type":"Notification","MessageId":"m","Message":"{\"detail-type\":\"Email Bounced\",\"detail\":{}}"}`, // of EventBridge
 	}
 	for _, body := range poison {
 		q.Send(body)

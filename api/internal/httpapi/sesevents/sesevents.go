@@ -116,8 +116,8 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 	return m, nil
 }
 
-// refuse maps the error of a message that cannot be verified, and logs it: a wrong topic or an
-// unreachable certificate may be a configuration mistake.
+// refuse maps the error of a message that cannot be verified or is no event, and logs it: a wrong topic, an unreachable
+// certificate or another format may be a configuration mistake.
 func (h *Handlers) refuse(m sns.Message, err error) error {
 	// The topic may contain arbitrary text.
 	h.log.Warn("SNS message rejected", "type", m.Type, "reason", email.MaskText(err.Error()))
@@ -128,6 +128,8 @@ func (h *Handlers) refuse(m sns.Message, err error) error {
 		return unknownTopic
 	case errors.Is(err, sns.ErrStale):
 		return staleNotification
+	case errors.Is(err, sesevent.ErrMalformed):
+		return malformedNotification(err)
 	}
 	return forgedNotification(err)
 }
@@ -135,10 +137,14 @@ func (h *Handlers) refuse(m sns.Message, err error) error {
 // apply records an SES event.
 func (h *Handlers) apply(c *gin.Context, m sns.Message) (sesevent.Result, error) {
 	f, err := sesevent.Parse(m.MessageID, m.Message)
-	if err != nil {
+	switch {
+	case errors.Is(err, sesevent.ErrNoEvent):
 		h.recorder.Count("", sesevent.Ignored)
-		h.log.Info("SNS message is not an SES event", "messageId", m.MessageID, "topic", m.TopicARN)
+		h.log.Info("SES has tested the topic", "messageId", m.MessageID, "topic", m.TopicARN)
 		return sesevent.Ignored, nil
+	case err != nil: // SNS does not retry it: the subscription's dead-letter queue keeps it
+		h.recorder.Count("", sesevent.Refused)
+		return "", h.refuse(m, err)
 	}
 	if f.OutboxID != uuid.Nil {
 		reqctx.StateOf(c).OutboxID = f.OutboxID.String()
