@@ -225,7 +225,7 @@ func TestUsage_EmptyValues(t *testing.T) {
 		{[]string{"email", "send-batch", "emails.jsonl", "--idempotency-key", ""}, "idempotency-key"},
 		{[]string{"webhook", "replay", noID, "--since", "2026-03-01T10:00:00Z", "--until", ""}, "until"},
 		{[]string{"webhook", "create", "https://erp.acme.example/hooks", "--types", ""}, "types"},
-		{[]string{"webhook", "update", noID, "--description", ""}, "description"},
+		{[]string{"webhook", "update", noID, "--url", ""}, "url"},
 		{[]string{"company", "retention", "Acme", "--logs", "", "--reason", "x"}, "logs"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -31,6 +31,8 @@ func TestWebhook(t *testing.T) {
 		{[]string{"list"}, "https://erp.acme.example/hooks"},
 		{[]string{"show", made.ID}, "email.bounced"},
 		{[]string{"update", made.ID, "--types", "email.sent", "--url", "https://erp.acme.example/v2"}, "email.sent"},
+		{[]string{"update", made.ID, "--description", "ERP of Acme", "--json"}, "ERP of Acme"},
+		{[]string{"update", made.ID, "--description", "", "--types", ""}, "all"},
 		{[]string{"deliveries", made.ID, "--status", "retrying"}, "webhook.test"},
 		{[]string{"retry", made.ID, test.ID}, "webhook.test"},
 		{[]string{"replay", made.ID, "--failed"}, "RUNNING"},

@@ -38,7 +38,7 @@ func TestBlankControl(t *testing.T) {
 		"locale of a deletion":    {Method: remove, Path: "/v1/templates/invoice?locale=%20"},
 		"locale of a publication": {Method: post, Path: "/v1/templates/invoice/publish", Body: `{"version":1,"locale":""}`},
 		"locale of a template":    {Method: post, Path: "/v1/templates", Body: `{"name":"invoice","locale":"","subject":"a","text":"a"}`},
-		"description of a change": {Method: patch, Path: "/v1/webhooks/" + uuid.NewString(), Body: `{"description":""}`},
+		"url of a change":         {Method: patch, Path: "/v1/webhooks/" + uuid.NewString(), Body: `{"url":""}`},
 	} {
 		calls[name] = c
 	}

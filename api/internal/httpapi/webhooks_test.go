@@ -52,6 +52,14 @@ func TestWebhooks(t *testing.T) {
 	if v := changed.json(t); changed.Status != http.StatusOK || v["url"] != "https://erp.acme.example/v2" || v["description"] != "ERP" || len(v["types"].([]any)) != 0 {
 		t.Errorf("%d %s", changed.Status, changed.Body)
 	}
+	for _, blank := range []string{"", "\u00a0 "} {
+		for _, text := range []string{"x", blank} {
+			changed := g.do(t, call{Method: http.MethodPatch, Path: path, Body: `{"description": "` + text + `"}`})
+			if v := changed.json(t); changed.Status != http.StatusOK || v["url"] != "https://erp.acme.example/v2" || text == "x" != (v["description"] == "x") || text != "x" && v["description"] != nil {
+				t.Errorf("description %q: %d %s", text, changed.Status, changed.Body)
+			}
+		}
+	}
 	rotated := g.post(t, path+"/rotate-secret", "")
 	if v := rotated.json(t); rotated.Status != http.StatusOK || v["secret"] == secret || v["previousSecretExpiresAt"] == nil {
 		t.Errorf("%d %s", rotated.Status, rotated.Body)

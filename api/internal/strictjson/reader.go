@@ -39,7 +39,8 @@ func NewReader[T any]() (*Reader[T], error) {
 
 // Read returns the document's fields. Fields with a fault stay zero, and so do blank texts: they count
 // as missing. A blank value in a map is removed with its key; in a list it becomes "", so that the
-// indexes of the others do not change. Fields for which blank is invalid have the tag blank:"refused".
+// indexes of the others do not change. Fields for which blank is invalid have the tag blank:"refused". A
+// blank text for a pointer with the tag blank:"removes" is "", which differs from a missing one.
 //
 // Read decodes only the beginning of an array or map with more than maxEntries entries, blank ones included, because an element
 // takes much more memory than its text. It reports rules.CodeTooMany with the limit of the field's rule.
@@ -177,12 +178,22 @@ func (d *decoder) object(s *shape, text string, into reflect.Value) {
 				seen |= 1 << f.index
 				known := len(d.faults)
 				d.hint, d.instead = f.hint, "leave the field out"
-				if f.required {
+				switch {
+				case f.required:
 					d.instead = "it needs a value"
+				case f.blank == "removes":
+					d.instead = `"" removes it`
 				}
-				d.value(f.shape, value, into.Field(f.index))
-				if f.refusesBlank && len(d.faults) == known && into.Field(f.index).IsZero() {
+				field := into.Field(f.index)
+				d.value(f.shape, value, field)
+				if len(d.faults) > known || !field.IsZero() {
+					return
+				}
+				switch f.blank {
+				case "refused":
 					d.fault(rules.CodeRequired, rules.LeaveOut)
+				case "removes":
+					field.Set(reflect.New(f.shape.element.goType))
 				}
 			}
 		})

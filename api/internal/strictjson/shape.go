@@ -21,11 +21,11 @@ type shape struct {
 }
 
 type structField struct {
-	index        int
-	shape        *shape
-	refusesBlank bool
-	required     bool
-	hint         string // tag hint: shown for a value of the wrong type
+	index    int
+	shape    *shape
+	blank    string // tag blank: see Read
+	required bool
+	hint     string // tag hint: shown for a value of the wrong type
 }
 
 // rawType is the type of fields that hold any JSON value as it is written.
@@ -83,7 +83,7 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
 		fields[name] = structField{
-			index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused",
+			index: i, shape: s, blank: f.Tag.Get("blank"),
 			required: slices.Contains(strings.Split(f.Tag.Get("validate"), ","), "required"), hint: f.Tag.Get("hint"),
 		}
 		names = append(names, name)

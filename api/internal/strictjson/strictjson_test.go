@@ -309,6 +309,7 @@ func TestRead_Blank(t *testing.T) {
 		Text   string            `json:"text"`
 		Given  *string           `json:"given"`
 		Filter *string           `json:"filter" blank:"refused"`
+		Note   *string           `json:"note" blank:"removes"`
 		List   []string          `json:"list"`
 		Map    map[string]string `json:"map"`
 	}
@@ -317,12 +318,12 @@ func TestRead_Blank(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, blank := range []string{``, ` `, `\t`, `\u00a0`, `\u200b`, `\ufeff \u2060`, "\u3000"} {
-		document, err := strictjson.Parse([]byte(strings.ReplaceAll(`{"text":"_","given":"_","list":["a","_","b"],"map":{"x":"_","y":" c "}}`, "_", blank)))
+		document, err := strictjson.Parse([]byte(strings.ReplaceAll(`{"text":"_","given":"_","note":"_","list":["a","_","b"],"map":{"x":"_","y":" c "}}`, "_", blank)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, faults := reader.Read(document)
-		if diff := cmp.Diff(request{List: []string{"a", "", "b"}, Map: map[string]string{"y": " c "}}, got); diff != "" || len(faults) > 0 {
+		if diff := cmp.Diff(request{Note: new(""), List: []string{"a", "", "b"}, Map: map[string]string{"y": " c "}}, got); diff != "" || len(faults) > 0 {
 			t.Errorf("%q: %v (-want +got)\n%s", blank, faults, diff)
 		}
 		if document, err = strictjson.Parse([]byte(`{"filter":"` + blank + `"}`)); err != nil {
@@ -336,8 +337,14 @@ func TestRead_Blank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, faults := reader.Read(document); got.Text != " a " || got.Filter == nil || len(faults) > 0 {
+	if got, faults := reader.Read(document); got.Text != " a " || got.Filter == nil || got.Note != nil || len(faults) > 0 {
 		t.Errorf("%+v %v", got, faults)
+	}
+	if document, err = strictjson.Parse([]byte(`{"note":null}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, faults := reader.Read(document); got.Note != nil || len(faults) != 1 || faults[0].Message != `must be a string, not null: "" removes it` {
+		t.Errorf("null: %+v %v", got, faults)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s *Store) Find(ctx context.Context, company, id uuid.UUID) (Endpoint, erro
 	return e, nil
 }
 
-// Change holds the fields to set; nil = unchanged.
+// Change holds the fields to set; nil = unchanged. An empty Description removes it.
 type Change struct {
 	URL         *string
 	Description *string
@@ -115,7 +115,7 @@ const (
 	// A new URL resets the failures, which were those of the old one.
 	updateSQL = `
 UPDATE webhook_endpoints e SET
-    url = coalesce($3, e.url), description = coalesce($4, e.description), types = coalesce($5, e.types),
+    url = coalesce($3, e.url), description = nullif(coalesce($4, e.description), ''), types = coalesce($5, e.types),
     failures = CASE WHEN $3 <> e.url THEN 0 ELSE e.failures END, failing_since = CASE WHEN $3 <> e.url THEN NULL ELSE e.failing_since END,
     not_before = CASE WHEN $3 <> e.url THEN NULL ELSE e.not_before END, updated_at = now()
 FROM (SELECT id, url FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE) was

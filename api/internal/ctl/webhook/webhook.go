@@ -123,31 +123,45 @@ func showCommand(c *command.Invocation) *cobra.Command {
 // webhookRequest is the request body of the api.
 type webhookRequest struct {
 	URL         string    `json:"url,omitempty"`
-	Description string    `json:"description,omitempty"`
+	Description *string   `json:"description,omitempty"`
 	Types       *[]string `json:"types,omitempty"`
 }
 
-// flags adds the flags of both commands; none says what no type means.
-func (o *webhookRequest) flags(cmd *cobra.Command, types *[]string, none string) {
-	cmd.Flags().StringVar(&o.Description, "description", "", "a description, a `TEXT` of at most 200 characters")
-	cmd.Flags().StringSliceVar(types, "types", nil, "event `TYPES`, such as email.bounced,email.deliver*; "+none)
+// webhookFlags are the flags of create and update.
+type webhookFlags struct {
+	description string
+	types       []string
+}
+
+// add adds the flags; noText and noTypes say what an empty one means.
+func (f *webhookFlags) add(cmd *cobra.Command, noText, noTypes string) {
+	cmd.Flags().StringVar(&f.description, "description", "", "a description, a `TEXT` of at most 200 characters"+noText)
+	cmd.Flags().StringSliceVar(&f.types, "types", nil, "event `TYPES`, such as email.bounced,email.deliver*; "+noTypes)
+}
+
+// request returns a request with the flags that were given.
+func (f *webhookFlags) request(cmd *cobra.Command) (r webhookRequest) {
+	if cmd.Flags().Changed("description") {
+		r.Description = &f.description
+	}
+	if cmd.Flags().Changed("types") {
+		r.Types = &f.types
+	}
+	return r
 }
 
 func createCommand(c *command.Invocation) *cobra.Command {
-	var o webhookRequest
-	var types []string
+	var given webhookFlags
 	cmd := &cobra.Command{
 		Use: "create URL", Short: "Create a webhook endpoint",
 		Long:    "Creates an endpoint, which receives the events from now on, and shows its secret once.",
 		Example: "  gatewayctl webhook create https://erp.acme.example/hooks --types email.delivered,email.bounced",
 		Args:    command.ExactArgs("URL"),
 	}
-	o.flags(cmd, &types, "default: all")
+	given.add(cmd, "", "default: all")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
+		o := given.request(cmd)
 		o.URL = args[0]
-		if cmd.Flags().Changed("types") {
-			o.Types = &types
-		}
 		var v webhookView
 		err := api.Post(ctx, webhookPath, o, &v, "")
 		return v, err
@@ -156,16 +170,16 @@ func createCommand(c *command.Invocation) *cobra.Command {
 }
 
 func updateCommand(c *command.Invocation) *cobra.Command {
-	var o webhookRequest
-	var types []string
+	var given webhookFlags
+	var address string
 	cmd := &cobra.Command{Use: "update ID", Short: "Change a webhook endpoint", Long: "Changes what is given.", Example: "  gatewayctl webhook update 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --types email.bounced", Args: command.ExactArgs("ID")}
-	o.flags(cmd, &types, "empty: all")
+	given.add(cmd, "; empty: none", "empty: all")
+	command.AllowEmpty(cmd, "description")
 	command.AllowEmpty(cmd, "types")
-	cmd.Flags().StringVar(&o.URL, "url", "", "the new `URL`")
+	cmd.Flags().StringVar(&address, "url", "", "the new `URL`")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
-		if cmd.Flags().Changed("types") {
-			o.Types = &types
-		}
+		o := given.request(cmd)
+		o.URL = address
 		var v webhookView
 		err := api.Patch(ctx, webhookPath+"/"+url.PathEscape(args[0]), o, &v)
 		return v, err

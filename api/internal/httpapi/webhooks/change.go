@@ -18,7 +18,7 @@ import (
 // changeRequest is the body of PATCH /v1/webhooks/{id}.
 type changeRequest struct {
 	URL         *string   `json:"url" validate:"omitnil,min=1" blank:"refused"`
-	Description *string   `json:"description" validate:"omitnil,min=1,max=200,line" blank:"refused"`
+	Description *string   `json:"description" validate:"omitnil,max=200,line" blank:"removes"`
 	Types       *[]string `json:"types" validate:"omitnil,max=50"`
 }
 
