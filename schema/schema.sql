@@ -1250,6 +1250,8 @@ CREATE UNIQUE INDEX mailing_entries_address ON mailing_entries USING btree (mail
 
 CREATE INDEX mailings_company ON mailings USING btree (company_id, id);
 
+CREATE INDEX mailings_failed ON mailings USING btree (id) WHERE ((status = 'FAILED'::text) AND (entries_deleted_at IS NULL));
+
 CREATE UNIQUE INDEX mailings_filename ON mailings USING btree (company_id, filename) WHERE ((NOT dry_run) AND (NOT nothing_to_send) AND (status <> ALL (ARRAY['CANCELLED'::text, 'FAILED'::text])));
 
 CREATE INDEX mailings_files ON mailings USING btree (COALESCE(completed_at, updated_at)) WHERE ((file_deleted_at IS NULL) AND (status = ANY (ARRAY['COMPLETED'::text, 'CANCELLED'::text, 'FAILED'::text])));

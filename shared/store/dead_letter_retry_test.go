@@ -250,23 +250,69 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, ids[1]), by("key1")), "deleted after")
 }
 
+// failedMailing returns a mailing of one entry whose job has failed for the last time, and its dead letter.
+func failedMailing(t *testing.T, d storetest.Database, company uuid.UUID, filename string) (uuid.UUID, deadletter.Letter) {
+	t.Helper()
+	id := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = filename })
+	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
+	if err != nil || lock != mailing.Locked {
+		t.Fatal(lock, err)
+	}
+	task := uuid.New()
+	if _, err := d.Store.FailJob(t.Context(), &job, mailing.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	return id, letterOf(t, d, task)
+}
+
+// A FAILED mailing is cancelled when it cannot be retried any more, as its tenant would cancel it.
+func TestCancelDiscarded(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, tt := range map[string]struct {
+		change func(id uuid.UUID, l deadletter.Letter) error
+		want   string
+	}{
+		"open": {func(uuid.UUID, deadletter.Letter) error { return nil }, "FAILED"},
+		"retried": {func(_ uuid.UUID, l deadletter.Letter) error {
+			return d.Store.RetryDeadLetter(t.Context(), l, deadletter.LetterRetry{})
+		}, "QUEUED"},
+		"discarded": {func(_ uuid.UUID, l deadletter.Letter) error {
+			_, err := d.Store.DiscardDeadLetterAs(t.Context(), storetest.Operator(), l)
+			return err
+		}, "CANCELLED cancel"},
+		"expired": {func(_ uuid.UUID, l deadletter.Letter) error {
+			run(t, d, `UPDATE dead_letters SET created_at = now() - interval '31 days' WHERE id = $1`, l.ID)
+			_, err := d.Store.CleanBulkLetters(t.Context(), 10)
+			return err
+		}, "CANCELLED cancel"},
+		"entries deleted": {func(id uuid.UUID, l deadletter.Letter) error {
+			run(t, d, `UPDATE mailings SET entries_deleted_at = now() WHERE id = $1`, id)
+			run(t, d, `DELETE FROM dead_letters WHERE id = $1`, l.ID)
+			return nil
+		}, "FAILED"},
+	} {
+		id, letter := failedMailing(t, d, company, name+".csv")
+		if err := tt.change(id, letter); err != nil {
+			t.Fatal(name, err)
+		}
+		for range 2 { // the second call changes nothing
+			if _, err := d.Store.CancelDiscarded(t.Context(), 10); err != nil {
+				t.Fatal(name, err)
+			}
+			if got := ask[string](t, d, `SELECT concat_ws(' ', status, settling) FROM mailings WHERE id = $1`, id); got != tt.want {
+				t.Errorf("%s: %s, want %s", name, got, tt.want)
+			}
+		}
+	}
+}
+
 func TestRetryDeadLetter_Mailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	failed := func(filename string) (mailingID uuid.UUID, letter deadletter.Letter) {
-		t.Helper()
-		mailingID = d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = filename })
-		job, lock, err := d.Store.LockMailing(t.Context(), mailingID, 1, time.Minute, time.Second)
-		if err != nil || lock != mailing.Locked {
-			t.Fatal(lock, err)
-		}
-		task := uuid.New()
-		if _, err := d.Store.FailJob(t.Context(), &job, mailing.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
-			t.Fatal(err)
-		}
-		return mailingID, letterOf(t, d, task)
-	}
+	failed := func(filename string) (uuid.UUID, deadletter.Letter) { return failedMailing(t, d, company, filename) }
 	mailingID, letter := failed("a.csv")
 	closed := `SELECT paused_at IS NOT NULL FROM dispatch_lanes WHERE mailing_id = $1`
 	if !ask[bool](t, d, closed, mailingID) {

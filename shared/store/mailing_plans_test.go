@@ -50,6 +50,7 @@ func TestMailingPlans(t *testing.T) {
 				"openMailings": {written(t, "mailing.openMailingsSQL"), nil, "mailings_open"},
 				"settling":     {written(t, "mailing.entryActionsSQL"), nil, "mailings_open"},
 				"recover":      {written(t, "mailing.recoverSQL"), []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
+				"discarded":    {written(t, "mailing.cancelDiscardedSQL"), []any{1000}, "mailings_failed"},
 			} {
 				plan := storetest.Explain(t, db, tt.statement, tt.parameters...)
 				for index := range strings.FieldsSeq(tt.indexes) {

@@ -86,7 +86,7 @@ var callers = map[string][]string{
 		"tenant.Retentions",
 		"mailing.RecoverMailings", "mailing.MailingsWithEntryAction", "mailing.ApplyEntryAction",
 		"mailing.OpenMailings", "mailing.CountMailing", "mailing.FoldMailingFeedback", "mailing.MailingsWithFile",
-		"mailing.SizeFiles", "mailing.CancelUnstarted",
+		"mailing.SizeFiles", "mailing.CancelUnstarted", "mailing.CancelDiscarded",
 		"quota.FoldQuotas", "quota.DueCounts", "quota.Count",
 		"Confirm", "NewClock",
 		"event.AssignPositions", "event.Lag", "event.Purge", "event.AddOfCompany",

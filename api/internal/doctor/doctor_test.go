@@ -268,7 +268,7 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "breaker open", doctor.Examine(ctx, p), "failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
-// A mailing that was paused and forgotten keeps its data without a limit. One that was never started is cancelled by its age.
+// A mailing that failed or was paused and was forgotten keeps its data without a limit. One that was never started is cancelled by its age.
 func TestExamine_StalledMailings(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
@@ -284,13 +284,15 @@ func TestExamine_StalledMailings(t *testing.T) {
 	exec(t, d, "UPDATE mailings SET generation = 0, updated_at = now() - interval '15 days' WHERE id = (SELECT id FROM mailings ORDER BY id LIMIT 1)")
 	wants(t, "paused for some days, and never started", doctor.Examine(t.Context(), p))
 	exec(t, d, "UPDATE mailings SET updated_at = now() - interval '15 days' WHERE id = (SELECT id FROM mailings ORDER BY id DESC LIMIT 1)")
-	wants(t, "forgotten", doctor.Examine(t.Context(), p), "warning mailings: Paused, or of a company whose mailings are held, for more than two weeks")
+	wants(t, "forgotten", doctor.Examine(t.Context(), p), "warning mailings: Paused, failed, or of a company whose mailings are held, for more than two weeks")
+	exec(t, d, "UPDATE mailings SET status = 'FAILED'")
+	wants(t, "failed", doctor.Examine(t.Context(), p), "warning mailings: Paused, failed, or of a company whose mailings are held, for more than two weeks")
 	exec(t, d, "UPDATE mailings SET status = 'SENDING'")
 	if got := strings.Join(lines(doctor.Examine(t.Context(), p)), "\n"); strings.Contains(got, "warning mailings: ") {
 		t.Error("in progress:", got)
 	}
 	exec(t, d, "UPDATE companies SET mailings_paused_at = now() - interval '15 days'")
-	if got := strings.Join(lines(doctor.Examine(t.Context(), p)), "\n"); !strings.Contains(got, "warning mailings: Paused, or of a company") {
+	if got := strings.Join(lines(doctor.Examine(t.Context(), p)), "\n"); !strings.Contains(got, "warning mailings: Paused, failed, or of a company") {
 		t.Error("the company's mailings are held:", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// stalledAge is the age from which a paused mailing may have been forgotten.
+	// stalledAge is the age from which a paused or failed mailing may have been forgotten.
 	stalledAge = 14 * 24 * time.Hour
 	// heldLimit limits how many lanes are read, backlogLimit how far rows are counted.
 	heldLimit, backlogLimit = 1000, 100_000
@@ -69,7 +69,7 @@ func (x *examination) lanes(ctx context.Context) {
 		"%s paused by operators, the first one of %s since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
 }
 
-// mailings looks for mailings that were paused and may have been forgotten: nothing ends them, and their data is kept until then.
+// mailings looks for mailings that failed or were paused and may have been forgotten: their data is kept until they end.
 func (x *examination) mailings(ctx context.Context) {
 	const check = "mailings"
 	stalled, err := x.Store.StalledMailings(ctx, stalledAge, heldLimit)
@@ -81,7 +81,7 @@ func (x *examination) mailings(ctx context.Context) {
 		names = append(names, m.ID.String()+" of "+m.Company+" (since "+when(m.Since)+")")
 	}
 	x.add(check, Warning, "Ask the company to resume or cancel them, or cancel one: gatewayctl company cancel-mailing ID --reason …",
-		"Paused, or of a company whose mailings are held, for more than two weeks; their data and the logs of their months are kept until they end: %s.", some(names))
+		"Paused, failed, or of a company whose mailings are held, for more than two weeks; their data and the logs of their months are kept until they end: %s.", some(names))
 }
 
 // waiting looks for emails and jobs that are due but not processed. While sending is stopped, which circuitBreaker reports,

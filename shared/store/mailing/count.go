@@ -106,7 +106,7 @@ FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 // The rate is a mean over about the last 10 s, and 0 below one entry per 1,000 s. The last count may
 // be days old, but Postgres refuses exp of less than about -745 as an underflow.
 //
-// The statement writes updated_at only if the status changes. counted_at of a cancelled or failed
+// The statement writes updated_at only if the status changes. counted_at of a cancelled
 // mailing stays NULL while it has queued entries or an EntryAction, and until its last count.
 const writeTallySQL = `
 WITH tally AS (
@@ -127,11 +127,11 @@ WITH tally AS (
     UPDATE mailings m SET
         queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
         cancelled = t.cancelled, invalid_later = t.invalid_later,
-        rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' OR r.mean < 0.001 THEN 0 ELSE coalesce(r.mean, t.rate) END,
+        rate = CASE WHEN t.pending + t.queued = 0 OR m.status IN ('PAUSED', 'FAILED') OR r.mean < 0.001 THEN 0 ELSE coalesce(r.mean, t.rate) END,
         status = t.status,
         completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
         updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
-        counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
+        counted_at = CASE WHEN m.status = 'CANCELLED' AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
     FROM tally t
     CROSS JOIN LATERAL (SELECT t.rate + (1 - exp(-least(t.seconds, 600) / 10)) * (t.more / t.seconds - t.rate) AS mean) r
     WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4

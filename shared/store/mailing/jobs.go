@@ -155,8 +155,9 @@ type FailedJob struct {
 }
 
 // failJobSQL locks the mailing's row by primary key and waits $10 ms for each lock. It clears
-// counted_at of a mailing that becomes FAILED, which is then counted until its emails are final, and closes its lane (by the
-// unique index of dispatch_lanes), so that nothing of a FAILED mailing is sent until ResumeMailing opens the lane.
+// counted_at of a mailing that becomes FAILED, so that it is counted once more; after that only marks announce changes, as of a
+// PAUSED one. It closes the mailing's lane (by the unique index of dispatch_lanes), so that nothing of a FAILED mailing is sent
+// until ResumeMailing opens the lane. Without an open dead letter, nothing can: see CancelDiscarded.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,

@@ -154,38 +154,6 @@ func (m Mailing) WaitsFor(now time.Time) Waiting {
 	return Waiting{}
 }
 
-// cancelUnstartedSQL scans mailings_open, which contains the mailings in progress. It locks the
-// mailings that it changes and their lanes (by the unique index of dispatch_lanes), and leaves
-// locked mailings to the next round. The EntryActionLoop cancels the entries.
-const cancelUnstartedSQL = `
-WITH due AS MATERIALIZED (
-    SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND greatest(updated_at, send_at) < now() - $1 * interval '1 ms'
-    ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
-), cancelled AS (
-    UPDATE mailings m SET status = 'CANCELLED', settling = 'cancel', settled_to = NULL, last_attempt = NULL, counted_at = NULL,
-        error_message = 'it was never started', updated_at = now()
-    FROM due WHERE m.id = due.id RETURNING m.id, m.company_id
-), closed AS (
-    UPDATE dispatch_lanes l SET paused_at = coalesce(l.paused_at, now())
-    FROM cancelled c WHERE l.company_id = c.company_id AND l.queue = 'email:send:low' AND l.mailing_id = c.id
-)
-SELECT id FROM cancelled`
-
-// CancelUnstarted cancels at most limit mailings that were uploaded as held and were never started. The age counts from
-// the upload, the last change or the start time, whichever is latest. Their files can be deleted at once: see
-// retention.Store.DueFiles.
-func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
-	var cancelled []uuid.UUID
-	err := pg.Write(func(args []any) error {
-		cancelled = nil
-		return s.db.SelectContext(ctx, &cancelled, cancelUnstartedSQL, args...)
-	}, age.Milliseconds(), limit)
-	if err != nil {
-		return 0, fmt.Errorf("cancel mailings that were never started: %w", err)
-	}
-	return len(cancelled), nil
-}
-
 // sizedFile is the size of a mailing's file.
 type sizedFile struct {
 	mailing uuid.UUID

@@ -356,7 +356,7 @@ marked AS (
     INSERT INTO mailing_marks (mailing_id)
     SELECT id FROM mailings
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended)
-      AND status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED')
+      AND status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED', 'FAILED')
 )
 
 -- The results: emails that moved, emails whose guard did not hold, and emails that are locked. They are appended and not

@@ -39,3 +39,29 @@ func TestOpenMailings_Changed(t *testing.T) {
 		want(true, false)
 	}
 }
+
+// The emails of a FAILED mailing may wait for weeks. It is counted once, and then after each email that ends.
+func TestOpenMailings_Failed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(2)...)
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	token := b.claim(t, ids[0])
+	b.exec(t, `UPDATE mailings SET status = 'FAILED', counted_at = NULL`)
+	listed := func(want int) {
+		t.Helper()
+		if open, err := b.Store.OpenMailings(t.Context()); err != nil || len(open) != want {
+			t.Errorf("%+v, %v, want %d", open, err, want)
+		}
+	}
+	listed(1)
+	b.count(t, id)
+	listed(0)
+	b.end(t, ids[0], token, email.Sent, email.EventSent)
+	listed(1)
+	b.count(t, id)
+	listed(0)
+	b.want(t, "1 1 0", `SELECT concat_ws(' ', sent, queued, rate) FROM mailings`)
+}

@@ -35,6 +35,7 @@ const (
 	templateExpired   = "mailing_template_expired"
 	hashExpired       = "hash_expired"
 	mailingCancelled  = "unstarted_mailing_cancelled"
+	failedCancelled   = "failed_mailing_cancelled"
 )
 
 // Actions on a month's partition. It is postponed while another transaction uses the table, or
@@ -52,7 +53,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
 	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, archiveTrimmed, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, storedFileDeleted, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, storedFileDeleted, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, failedCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -14,6 +14,8 @@ import (
 const (
 	// cleanInterval may be long: data with a retention of days may be kept for an hour longer.
 	cleanInterval = time.Hour
+	// discardedInterval is how long after its dead letter was discarded a failed mailing is cancelled at the latest.
+	discardedInterval = 10 * time.Second
 	// cleanBatch limits a deletion to some tens of milliseconds.
 	cleanBatch = 1000
 	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a

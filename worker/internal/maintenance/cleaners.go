@@ -28,6 +28,7 @@ type CleanStore interface {
 	DeadLetterStore
 	AuditStore
 	CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error)
+	CancelDiscarded(ctx context.Context, limit int) (int, error)
 	Retentions(ctx context.Context) ([]tenant.Retention, error)
 }
 
@@ -107,6 +108,8 @@ func NewCleaners(p CleanersParams) []service.Named {
 	// Redis's archive does not expire by Postgres's clock.
 	every(cleanInterval, archivedTasks(p.Archive), nil)
 	every(trimInterval, archiveSize(p.Archive), nil)
+	// Without an age: the end of their dead letters decides.
+	every(discardedInterval, kind{"failed mailings", failedCancelled, always(limited(p.Store.CancelDiscarded))}, nil)
 	return cleaners
 }
 

@@ -182,6 +182,18 @@ func TestCleaners(t *testing.T) {
 			INSERT INTO mailing_entries (id, mailing_id, line_no, email, token) SELECT first_entry, id, 2, 'a@example.com', '' FROM old`,
 			`SELECT count(*) FROM mailing_entries`, 1, 1,
 		},
+		"failed_mailing_cancelled": {
+			`
+			WITH failed AS (
+				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256, checker_version, fields,
+					sender, status, expanded_at, total_lines, accepted, invalid, duplicates)
+				SELECT gen_random_uuid(), $1, 'r', n || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '', sha256('c'), 1, '{}', 'a@acme.example', 'FAILED', now(), 1, 1, 0, 0
+				FROM generate_series(1, 2) n RETURNING id, filename
+			)
+			INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload)
+			SELECT gen_random_uuid(), $1, id, 'mailing.process', 'MAILING_JOB_FAILED', '{}' FROM failed WHERE filename = '1.csv'`,
+			`SELECT count(*) FROM mailings WHERE status = 'FAILED'`, 1, 1,
+		},
 	} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
@@ -343,6 +355,8 @@ func TestCleaners_Files(t *testing.T) {
 	young, _ := mailing("CANCELLED", 29)
 	open, _ := mailing("PAUSED", 31)
 	stubborn, id := mailing("FAILED", 32)
+	execute(t, d, `INSERT INTO dead_letters (id, company_id, mailing_id, target, reason, payload)
+		VALUES (gen_random_uuid(), $1, $2, 'mailing.process', 'MAILING_JOB_FAILED', '{}')`, company, id) // it may be resumed
 	missing, _ := mailing("COMPLETED", 31)
 	if err := os.Remove(filepath.Join(root, missing)); err != nil {
 		t.Fatal(err)
@@ -405,7 +419,7 @@ func TestCleaners_FilesBehindUndeletable(t *testing.T) {
 		if i < undeletable {
 			denied[fmt.Sprintf("mailings/%s/%s.csv", company, id)], days = true, 32
 		}
-		execute(t, d, `UPDATE mailings SET status = 'FAILED', cancelled = accepted, updated_at = now() - $2 * interval '1 day' WHERE id = $1`, id, days)
+		execute(t, d, `UPDATE mailings SET status = 'CANCELLED', cancelled = accepted, updated_at = now() - $2 * interval '1 day' WHERE id = $1`, id, days)
 	}
 	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = deniedFiles{files, denied} })
 	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })

@@ -22,7 +22,8 @@ func cancelMailingCommand(c *command.Invocation) *cobra.Command {
 		Use: "cancel-mailing ID --reason WHY", Short: "Cancel a mailing of any company permanently",
 		Long: `Cancels a mailing, also of a suspended company: no further email is sent, and waiting emails
 become CANCELLED. Emails that SES has accepted are not recalled. This cannot be undone. A
-mailing that was paused and never continued keeps its data until then: doctor lists them.`,
+mailing that was paused or has failed, and is not continued, keeps its data until then:
+doctor lists them.`,
 		Example: "  gatewayctl company cancel-mailing 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'it has left'",
 		Args:    command.ExactArgs("ID"),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {

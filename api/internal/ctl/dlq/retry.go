@@ -50,7 +50,8 @@ func discardCommand(c *command.Invocation) *cobra.Command {
 	return replayCommand(c, &order, &cobra.Command{
 		Use: "discard [ID]", Short: "Resolve dead letters without retrying them",
 		Long: `Resolves one dead letter or, without an ID, all open ones that the flags select. Nothing is
-sent; the emails stay FAILED.
+sent; the emails stay FAILED. A mailing whose job failed is cancelled: see gatewayctl company
+cancel-mailing.
 
 The dispatcher processes a selection oldest first, at most --rate per second.`,
 		Example: `  gatewayctl dlq discard 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11 --reason 'typo in the address'
