@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/retention"
 )
 
-// Of each kind of data the metric says for how long its rounds have failed, also if another batch of the same rounds deletes rows.
+// The metric says for how long the rounds of a kind have failed, also if another batch of these rounds deletes rows.
 func TestCleaner_Failing(t *testing.T) {
 	t.Parallel()
 	deletes := func(context.Context) (retention.Cleaned, error) { return retention.Cleaned{Count: 1}, nil }
