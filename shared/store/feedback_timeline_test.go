@@ -237,21 +237,58 @@ func TestRecordFeedback_AfterManyTries(t *testing.T) {
 	}
 }
 
-// An event that names an address the email no longer has is stored without addresses, and once, although two topics bring it.
-func TestRecordFeedback_TwiceWithoutAddresses(t *testing.T) {
+// A bounce that names another address, such as that of the mailbox to which a recipient forwards, is stored once without this
+// address, although two topics report it. If the email had one recipient, the bounce suppresses and shows this recipient.
+func TestRecordFeedback_AnotherAddress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id, token := d.Accept(t, company, nil), uuid.New()
-	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	for range 2 { // each with a NotificationID of its own
-		recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
-			f.Event, f.Addresses = email.EventBounced, []string{"somebody@else.example"}
-			f.Metadata = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{"address": "somebody@else.example"}}}
-			f.Masked = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{}}}
-		}))
+	for name, tt := range map[string]struct {
+		to         string
+		change     func(*outbox.NewEmail)
+		after      string
+		suppressed int
+		metadata   string
+	}{
+		"one recipient": {
+			"Contato@acme.example", nil, `SELECT 1`, 2,
+			`{"recipient": "Contato@acme.example", "feedbackId": "f-1", "recipients": [{}], "suppressed": ["contato@acme.example"]}`,
+		},
+		"two recipients": {
+			"ana@acme.example", func(e *outbox.NewEmail) { e.Job.CC = []string{"bia@acme.example"} }, `SELECT 1`, 0,
+			`{"feedbackId": "f-1", "recipients": [{}]}`,
+		},
+		"erased": {
+			"caio@acme.example", nil,
+			`UPDATE email_outbox SET payload = payload || '{"to":"erased@erased.invalid"}' WHERE payload ->> 'to' = 'caio@acme.example'`, 0,
+			`{"feedbackId": "f-1", "recipients": [{}]}`,
+		},
+		"purged": {"davi@acme.example", nil, `DELETE FROM email_outbox WHERE payload ->> 'to' = 'davi@acme.example'`, 0, `{"feedbackId": "f-1", "recipients": [{}]}`},
+	} {
+		id, token := d.Accept(t, company, func(e *outbox.NewEmail) {
+			e.Job.To = tt.to
+			if tt.change != nil {
+				tt.change(e)
+			}
+		}), uuid.New()
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
+		if name == "erased" {
+			run(t, d, `UPDATE email_logs SET recipient = 'erased@erased.invalid' WHERE outbox_id = $1`, id)
+		}
+		run(t, d, tt.after)
+		suppressed := 0
+		for range 2 { // each with a NotificationID of its own
+			suppressed += recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
+				f.Event, f.Suppress, f.Addresses = email.EventBounced, suppression.Bounced, []string{"somebody@else.example"}
+				f.Metadata = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{"address": "somebody@else.example"}}}
+				f.Masked = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{}}}
+			})).Suppressed
+		}
+		if got := ask[string](t, d, `SELECT string_agg(metadata::text, ' ') FROM email_events WHERE email_log_id = $1 AND type = 'BOUNCED'`, id); got != tt.metadata || suppressed != tt.suppressed {
+			t.Errorf("%s: %d suppressed, %s", name, suppressed, got)
+		}
 	}
-	if got := ask[string](t, d, `SELECT string_agg(metadata::text, ' ') FROM email_events WHERE email_log_id = $1 AND type = 'BOUNCED'`, id); got != `{"feedbackId": "f-1", "recipients": [{}]}` {
+	if got := ask[string](t, d, `SELECT string_agg(address, ' ') FROM suppressions`); got != "contato@acme.example" {
 		t.Error(got)
 	}
 }

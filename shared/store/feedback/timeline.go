@@ -75,11 +75,24 @@ func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, result
 	return found, nil
 }
 
-// addressesToSuppress returns the addresses to suppress: those of the notification to which the email was sent, in
-// the form of suppression.Key.
+// onlyRecipient returns the address of an email that was sent to one recipient, and "" for one with several, or with rows that
+// no longer contain all of its recipients.
+func (s *subject) onlyRecipient() string {
+	if !s.InOutbox || s.Erased || len(s.Recipients) != 1 {
+		return ""
+	}
+	return s.Recipients[0]
+}
+
+// addressesToSuppress returns the addresses to suppress, in the form of suppression.Key: the recipient of an email that had only
+// one, because a mailbox that forwards emails bounces with the address of another one, and otherwise those of the notification
+// to which the email was sent.
 func (s *subject) addressesToSuppress(f Feedback) []string {
 	if f.Suppress == "" {
 		return nil
+	}
+	if only := s.onlyRecipient(); only != "" {
+		return []string{suppression.Key(only)}
 	}
 	var known []string
 	for _, recipient := range s.Recipients {
@@ -96,7 +109,7 @@ func (s *subject) addressesToSuppress(f Feedback) []string {
 }
 
 // hasUnknownAddress reports whether the notification names an address that the email's rows no longer
-// contain. The person may have been erased.
+// contain. The person may have been erased, or the email forwarded.
 func (s *subject) hasUnknownAddress(f Feedback) bool {
 	return slices.ContainsFunc(f.Addresses, func(address string) bool {
 		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppression.Key(known) == suppression.Key(address) })
@@ -121,6 +134,9 @@ func (s *subject) newEvents(f Feedback, suppressed []string, now time.Time) []em
 	metadata := maps.Clone(f.Metadata)
 	if s.Erased || s.hasUnknownAddress(f) {
 		metadata = maps.Clone(f.Masked)
+		if only := s.onlyRecipient(); only != "" {
+			metadata["recipient"] = only
+		}
 	}
 	if len(suppressed) > 0 {
 		metadata["suppressed"] = suppressed
