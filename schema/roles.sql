@@ -149,7 +149,7 @@ GRANT SELECT, INSERT, UPDATE         ON companies, company_retention, company_qu
                                         dead_letters TO gateway_operator;
 GRANT SELECT, INSERT, DELETE         ON sender_domains, outbox_programs TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions TO gateway_operator;
-GRANT SELECT (kind, received_at)     ON ses_events TO gateway_operator; -- whether events arrive, and not about whom
+GRANT SELECT (kind, received_at, payload) ON ses_events TO gateway_operator; -- whether events arrive, and why SES did not send; payload has masked addresses
 
 -- Webhooks: the api manages endpoints, the worker serves them, the dispatcher deletes old deliveries.
 GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_endpoints, webhook_deliveries TO gateway_api;

@@ -102,7 +102,7 @@ func Parse(notificationID, message string) (feedback.Feedback, error) {
 	}
 	found := e.content(kind)
 	f.OccurredAt = firstTime(found.at, e.Mail.Timestamp)
-	f.Event, f.Suppress, f.Note = found.event, found.suppress, cut(found.note, maxText)
+	f.Event, f.Suppress, f.Note, f.OnAccountList = found.event, found.suppress, cut(found.note, maxText), found.onAccount
 	if f.Event == "" {
 		return f, nil
 	}
@@ -134,6 +134,7 @@ type content struct {
 	details    map[string]any // "" is left out
 	suppress   suppression.Reason
 	note       string
+	onAccount  bool // SES did not send the email, because the address is on the suppression list of its account
 }
 
 func (e *event) content(kind string) content {

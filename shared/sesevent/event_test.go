@@ -67,8 +67,20 @@ func TestParse_Kinds(t *testing.T) {
 			`{"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","recipients":[{"address":"ana@example.com","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550 c 1m  x"}]}`,
 		},
 		"bounce of a new sort": {
+			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"New","bouncedRecipients":[]}`,
+			email.EventBounced, suppression.Bounced, nil, `{"bounceType":"Permanent","bounceSubType":"New"}`,
+		},
+		"bounce on the account's list": {
+			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"OnAccountSuppressionList","bouncedRecipients":[]}`,
+			email.EventBounced, "", nil, `{"bounceType":"Permanent","bounceSubType":"OnAccountSuppressionList"}`,
+		},
+		"bounce on the list of a tenant of SES": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList","bouncedRecipients":[]}`,
-			email.EventBounced, suppression.Bounced, nil, `{"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList"}`,
+			email.EventBounced, "", nil, `{"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList"}`,
+		},
+		"complaint on the account's list": {
+			"Complaint", `,"complaint":{` + at + `,"complaintSubType":"OnAccountSuppressionList","complainedRecipients":[]}`,
+			email.EventComplained, "", nil, `{"complaintSubType":"OnAccountSuppressionList"}`,
 		},
 		"predicted bounce": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"EmailValidationSuppressed","bouncedRecipients":[{"emailAddress":"ana@example.com"}]}`,
@@ -134,7 +146,8 @@ func TestParse_Kinds(t *testing.T) {
 		}
 		if f.Kind != tt.kind || f.Event != tt.event || f.Suppress != tt.suppress || f.SESMessageID != "0100-1" || f.NotificationID != "sns-1" ||
 			f.OutboxID != uuid.MustParse(outboxID) || f.AttemptID != uuid.MustParse(attemptID) || f.CompanyID != uuid.MustParse(companyID) ||
-			f.InstallationID != uuid.MustParse(installationID) || f.OccurredAt.IsZero() {
+			f.InstallationID != uuid.MustParse(installationID) || f.OccurredAt.IsZero() ||
+			f.OnAccountList != strings.Contains(tt.object, "OnAccountSuppressionList") {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if diff := cmp.Diff(tt.addresses, f.Addresses); diff != "" {

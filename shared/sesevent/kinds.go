@@ -3,6 +3,7 @@ package sesevent
 import (
 	"net/mail"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -76,14 +77,23 @@ type bounce struct {
 	FeedbackID string      `json:"feedbackId"`
 }
 
-// content suppresses addresses that bounce permanently. A Transient bounce concerns only this email,
-// not the mailbox; EmailValidationSuppressed is SES's prediction, and SES tried no delivery.
+// onAccountList is the subtype of a bounce or complaint about an email to an address on the suppression list of the SES account.
+const onAccountList = "OnAccountSuppressionList"
+
+// unattempted reports whether a subtype means that SES tried no delivery: the address is on a suppression list of SES, on which an
+// email of another company may have put it, or SES predicts a bounce. The trigger of the reputation guard lists the same ones.
+func unattempted(subType string) bool {
+	return slices.Contains([]string{onAccountList, "OnTenantSuppressionList", "EmailValidationSuppressed"}, subType)
+}
+
+// content suppresses addresses that bounce permanently. A Transient bounce concerns only this email, not the mailbox.
 func (b *bounce) content() content {
 	n := content{
 		event: email.EventBounced, at: b.Timestamp, recipients: bare(b.Recipients), note: "SES: " + b.Type + "/" + b.SubType,
-		details: map[string]any{"bounceType": b.Type, "bounceSubType": b.SubType, "feedbackId": b.FeedbackID},
+		details:   map[string]any{"bounceType": b.Type, "bounceSubType": b.SubType, "feedbackId": b.FeedbackID},
+		onAccount: b.SubType == onAccountList,
 	}
-	if b.Type == "Permanent" && b.SubType != "EmailValidationSuppressed" {
+	if b.Type == "Permanent" && !unattempted(b.SubType) {
 		n.suppress = suppression.Bounced
 	}
 	return n
@@ -103,12 +113,13 @@ type complaint struct {
 func (c *complaint) content() content {
 	n := content{
 		event: email.EventComplained, at: c.Timestamp, recipients: bare(c.Recipients), note: "SES: complaint",
-		details: map[string]any{"complaintFeedbackType": c.Type, "complaintSubType": c.SubType, "feedbackId": c.FeedbackID},
+		details:   map[string]any{"complaintFeedbackType": c.Type, "complaintSubType": c.SubType, "feedbackId": c.FeedbackID},
+		onAccount: c.SubType == onAccountList,
 	}
 	if c.Type != "" {
 		n.note += ", " + c.Type
 	}
-	if c.Type != "not-spam" {
+	if c.Type != "not-spam" && !unattempted(c.SubType) {
 		n.suppress = suppression.Complained
 	}
 	return n

@@ -42,6 +42,7 @@ type Recorder struct {
 	steps      *steps.Counter
 	received   *prometheus.CounterVec
 	duplicates prometheus.Counter
+	onAccount  prometheus.Counter
 }
 
 // NewRecorder returns a Recorder and registers its metrics. counter counts the emails that an event makes SENT.
@@ -54,6 +55,10 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duplicates_confirmed_total", Help: "Emails that SES confirmed to have accepted more than once.",
 		}),
+		onAccount: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ses_account_suppressed_total",
+			Help: "SES events about emails that SES did not send, because the address is on the suppression list of its account.",
+		}),
 	}
 	// The alerts cannot see the first event of a series that begins with it.
 	for _, kind := range append(Kinds(), "") {
@@ -62,7 +67,7 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 		r.add(kind, Unmatched, 0)
 	}
 	r.add("", Refused, 0)
-	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates)); err != nil {
+	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates), registry.Register(r.onAccount)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return r, nil
@@ -106,6 +111,10 @@ func (r *Recorder) logEffects(ctx context.Context, f feedback.Feedback, done fee
 	if done.Duplicate {
 		r.duplicates.Inc()
 		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
+	}
+	if f.OnAccountList {
+		r.onAccount.Inc()
+		log.Warn("SES did not send the email: the address is on the suppression list of the SES account, which all companies share")
 	}
 	if done.PreviousStatus != email.Sent {
 		r.steps.Confirmed()

@@ -20,6 +20,11 @@ func (x *examination) eventArrivals(ctx context.Context) {
 	if x.couldNot(check, err) {
 		return
 	}
+	if found.OnAccountList > 0 {
+		x.add(check, Warning, "Turn SES's own suppression off for the configuration set: see SESAccountSuppression in OPERATIONS.md. The gateway has a list for each company.",
+			"SES did not send %s of the last day, because their addresses are on the suppression list of the SES account, which all companies share.",
+			counted(found.OnAccountList, "email", "emails"))
+	}
 	overdue, last := overdueBounces, "in the last 30 days"
 	if found.OfEach {
 		overdue = overdueOfEach

@@ -40,3 +40,20 @@ func TestExamine_EventsMissing(t *testing.T) {
 	send(1, "20 min")
 	wants(t, "enough after a delivery", doctor.Examine(t.Context(), p), "failure sesEvents: No event of SES has arrived since 20")
 }
+
+// Emails that SES did not send because of the account's suppression list are reported for a day.
+func TestExamine_AccountSuppression(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	event := func(kind, payload, ago string) {
+		t.Helper()
+		exec(t, d, fmt.Sprintf(`INSERT INTO ses_events (sns_message_id, kind, payload, received_at) VALUES (gen_random_uuid(), '%s', '%s', now() - interval '%s')`, kind, payload, ago))
+	}
+	event("Bounce", `{"bounceType":"Permanent","bounceSubType":"General"}`, "1 min")
+	event("Bounce", `{"bounceType":"Permanent","bounceSubType":"OnAccountSuppressionList"}`, "25 h")
+	event("Delivery", `{}`, "1 min")
+	wants(t, "none of the last day", doctor.Examine(t.Context(), p))
+	event("Bounce", `{"bounceType":"Permanent","bounceSubType":"OnAccountSuppressionList"}`, "1 h")
+	event("Complaint", `{"complaintSubType":"OnAccountSuppressionList"}`, "2 h")
+	wants(t, "two", doctor.Examine(t.Context(), p), "warning sesEvents: SES did not send 2 emails of the last day")
+}

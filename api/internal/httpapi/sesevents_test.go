@@ -115,7 +115,7 @@ func TestSESEvents_Suppress(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, nil)
 	for name, want := range map[string]struct{ ends, reason string }{
-		"bounce": {"BOUNCED", "BOUNCE"}, "bounce-suppressed": {"BOUNCED", "BOUNCE"}, "bounce-transient": {"BOUNCED", ""},
+		"bounce": {"BOUNCED", "BOUNCE"}, "bounce-suppressed": {"BOUNCED", ""}, "bounce-transient": {"BOUNCED", ""},
 		"complaint": {"COMPLAINED", "COMPLAINT"}, "complaint-not-spam": {"COMPLAINED", ""},
 	} {
 		to, copied := "Ana+sim-"+name+"@example.com", name+"-copy@example.com"
@@ -140,6 +140,7 @@ func TestSESEvents_Suppress(t *testing.T) {
 	if logged := p.Log.String(); strings.Contains(logged, "@example.com") {
 		t.Error("an address is in the log")
 	}
+	waittest.Until(t, "counted", func() bool { return p.metric(t, "ses_account_suppressed_total 1") })
 }
 
 // The worker did not count the email as sent.

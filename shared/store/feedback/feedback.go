@@ -36,6 +36,8 @@ type Feedback struct {
 	Suppress  suppression.Reason
 	Addresses []string
 	Note      string // of the suppression
+	// OnAccountList: the provider did not send the email, because the address is on the suppression list of its account.
+	OnAccountList bool
 
 	masked, metadata []byte // Masked and Metadata as JSON
 }

@@ -53,7 +53,8 @@ type Process struct {
 	// MaxAttempts is the maximum number of attempts per email; an attempt that the provider refused
 	// because of a quota or its rate limit is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
-	// ConfigurationSet is SES's configuration set for sent emails, which publishes their events.
+	// ConfigurationSet is SES's configuration set for sent emails, which publishes their events. SES's suppression list should be
+	// off for it.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	// FeedbackWindow is how long an email of unknown outcome waits for the provider's feedback. Not
 	// set: 2 minutes with a configuration set, and 0 without one, because no feedback would arrive.

@@ -139,6 +139,10 @@ func removeCommand(c *command.Invocation) *cobra.Command {
 		Long: `Removes the suppressions of an address, or only the one with the given reason. Do not email
 again an address that complained or does not exist: SES counts both against the sender. An
 operator names the company and gives the reason with --note.
+
+If SES reports OnAccountSuppressionList for later emails, the address is also on the suppression
+list of the SES account: an operator removes it there with
+'aws sesv2 delete-suppressed-destination --email-address ADDRESS', or turns that list off.
 ` + role.Help,
 		Example: `  gatewayctl suppression remove maria@cliente.example --reason UNSUBSCRIBE
   gatewayctl suppression remove maria@cliente.example --company Acme --note 'mailbox works again'`,
