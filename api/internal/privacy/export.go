@@ -52,6 +52,9 @@ type KnownBy struct {
 	TaxIDHashes     []string    `json:"cpfCnpjHashes"`
 	// SharedExternalIDs are shared with other people: not searched for.
 	SharedExternalIDs []string `json:"sharedExternalIds"`
+	// SharedNumbers are the first digits of the hashes of CPFs and CNPJs that other addresses have at the same time, such as
+	// the contacts of a company: not searched for.
+	SharedNumbers []string `json:"sharedNumbers"`
 	// People is the number of distinct CPFs and CNPJs of the recipients: with more than one, the
 	// export contains data of several people and must not be given to one of them.
 	People int `json:"people"`
@@ -105,7 +108,7 @@ var everything = person.Scan{Until: uuid.Max, Whole: true}
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	x := Export{
 		CompanyID: p.CompanyID, ExportedAt: time.Now().UTC(), KnownBy: KnownBy{
-			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), SharedExternalIDs: list(p.SharedIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
+			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), SharedExternalIDs: list(p.SharedIDs), SharedNumbers: beginnings(p.SharedNumbers), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
 		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, UndecryptableFiles: []uuid.UUID{}, UndecryptableNumbers: []uuid.UUID{},
@@ -289,6 +292,16 @@ func copyOf(row json.RawMessage) (uuid.UUID, json.RawMessage, error) {
 	}
 	copied, err := json.Marshal(map[string]any{"id": o.ID, "status": o.Status, "created_at": o.CreatedAt, "subject": cmp.Or(o.Payload.Subject, o.Subject)})
 	return o.ID, copied, err
+}
+
+// beginnings returns the first 8 digits of hashes, which are enough to find their rows in an export: a whole hash of a CPF
+// would reveal it.
+func beginnings(hashes []string) []string {
+	shown := make([]string, len(hashes))
+	for i, hash := range hashes {
+		shown[i] = hash[:min(8, len(hash))]
+	}
+	return shown
 }
 
 // list returns a slice that is never null in JSON.

@@ -20,8 +20,10 @@ type Receipt struct {
 	// address are kept, and so are its suppressions.
 	SharedAddresses []string `json:"sharedAddresses"`
 	// SharedExternalIDs are shared with other people. Rows that name the person only by such an id are kept.
-	SharedExternalIDs []string      `json:"sharedExternalIds"`
-	Rows              []ReceiptRows `json:"rows"`
+	SharedExternalIDs []string `json:"sharedExternalIds"`
+	// SharedNumbers are the same for numbers; see KnownBy.
+	SharedNumbers []string      `json:"sharedNumbers"`
+	Rows          []ReceiptRows `json:"rows"`
 	// Tables counts each row once, regardless of its number of addresses.
 	Tables map[string]int `json:"tables"`
 	// Suppressions counts the kept suppressions, which have no note, by address.
@@ -158,7 +160,7 @@ func (l *ledger) rows() []ReceiptRows {
 // receipt creates the receipt of the erasure.
 func (l *ledger) receipt(p person.Person, kept []suppression.Suppression, tasks person.ErasedTaskCounts) Receipt {
 	r := Receipt{
-		Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), SharedExternalIDs: list(p.SharedIDs), Rows: l.rows(), Tables: maps.Clone(l.tables), Suppressions: map[string]int{}, Tasks: tasks,
+		Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), SharedExternalIDs: list(p.SharedIDs), SharedNumbers: beginnings(p.SharedNumbers), Rows: l.rows(), Tables: maps.Clone(l.tables), Suppressions: map[string]int{}, Tasks: tasks,
 	}
 	for _, s := range kept {
 		r.Suppressions[s.Address]++

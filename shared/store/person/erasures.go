@@ -52,9 +52,12 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 			p.Addresses, p.Hashes = append(p.Addresses, known.Addresses...), append(p.Hashes, known.Hashes...)
 			p.Recipients, p.ExternalIDs = append(p.Recipients, known.Recipients...), append(p.ExternalIDs, known.ExternalIDs...)
 			p.Shared, p.SharedIDs = append(p.Shared, known.Shared...), append(p.SharedIDs, known.SharedIDs...)
+			p.SharedNumbers, p.SharedRecipients = append(p.SharedNumbers, known.SharedNumbers...), append(p.SharedRecipients, known.SharedRecipients...)
 			*p = p.sorted()
 			p.Shared = slices.DeleteFunc(p.Shared, func(a string) bool { return slices.Contains(p.Addresses, a) })
 			p.SharedIDs = slices.DeleteFunc(p.SharedIDs, func(id string) bool { return slices.Contains(p.ExternalIDs, id) })
+			p.SharedNumbers = slices.DeleteFunc(p.SharedNumbers, func(hash string) bool { return slices.Contains(p.Hashes, hash) })
+			p.SharedRecipients = slices.DeleteFunc(p.SharedRecipients, func(id uuid.UUID) bool { return slices.Contains(p.Recipients, id) })
 			erasures, grown = append(erasures, o.ID), true
 		}
 	}

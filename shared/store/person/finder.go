@@ -26,35 +26,31 @@ type trace struct {
 type finder struct {
 	company uuid.UUID
 	hashKey []byte
-	// address, hashes, recipients and externalIDs are the identifiers with which the search
-	// begins.
-	address     string
-	hashes      []string
-	recipients  []uuid.UUID
-	externalIDs []string
+	address string   // with which the search begins, in lower case, or
+	given   []string // the hashes of the number with which it begins
 
 	// traces are as in the rows; see identities for those without the ids that several people share.
-	traces map[trace]bool
-	uses   idUses
+	traces map[trace]*use
 }
 
 // follow searches for the known identifiers, and again for those that it finds, until there are
-// no new ones.
+// no new ones. It reads the rows of shared identifiers and addresses too, to find out who shares them.
 func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
 	var searched Person
 	for range maxSearches {
 		p := f.person()
-		next := p
-		next.Addresses = slices.Concat(p.Addresses, p.Shared) // to find other people with the same address
-		next.ExternalIDs = slices.Concat(p.ExternalIDs, p.SharedIDs)
-		if contains(searched.Addresses, next.Addresses) && contains(searched.Recipients, p.Recipients) && contains(searched.ExternalIDs, next.ExternalIDs) && searched.CompanyID != uuid.Nil {
+		next := f.whoAt()
+		next.Addresses, next.Hashes = slices.Concat(next.Addresses, p.Addresses, p.Shared), slices.Concat(next.Hashes, p.Hashes, p.SharedNumbers)
+		next.Recipients = slices.Concat(next.Recipients, p.Recipients, p.SharedRecipients)
+		next.ExternalIDs = slices.Concat(next.ExternalIDs, p.ExternalIDs, p.SharedIDs)
+		if contains(searched.Addresses, next.Addresses) && contains(searched.Hashes, next.Hashes) && contains(searched.Recipients, next.Recipients) && contains(searched.ExternalIDs, next.ExternalIDs) {
 			return p, nil
 		}
-		if err := f.search(ctx, s, next); err != nil {
+		if err := f.search(ctx, s, next.sorted()); err != nil {
 			return Person{}, err
 		}
 		searched = Person{
-			CompanyID: f.company, Addresses: slices.Concat(searched.Addresses, next.Addresses),
+			Addresses: slices.Concat(searched.Addresses, next.Addresses), Hashes: slices.Concat(searched.Hashes, next.Hashes),
 			Recipients: slices.Concat(searched.Recipients, next.Recipients), ExternalIDs: slices.Concat(searched.ExternalIDs, next.ExternalIDs),
 		}
 	}
@@ -79,10 +75,7 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 				if r.trace.address == recipient.ErasedAddress {
 					r.trace.address = ""
 				}
-				for _, t := range r.traces() {
-					f.traces[t] = true
-				}
-				f.uses.add(f.company, r)
+				f.add(r)
 			}
 			if !page.More {
 				return nil
@@ -127,13 +120,21 @@ func (f *finder) identifies(t trace) bool {
 
 // whoAt returns the identifiers of all people that occur together with the address.
 func (f *finder) whoAt() Person {
-	p := Person{CompanyID: f.company, Addresses: []string{f.address}}
+	p := Person{CompanyID: f.company}
+	if f.address == "" {
+		return p
+	}
+	p.Addresses, p.Recipients = []string{f.address}, []uuid.UUID{recipient.ID(f.company, "", "", f.address)}
 	for t := range f.traces {
-		if strings.ToLower(t.address) == f.address && f.identifies(t) {
-			p.Hashes, p.ExternalIDs = append(p.Hashes, t.hash), append(p.ExternalIDs, t.externalID)
-			if t.recipient != uuid.Nil {
-				p.Recipients = append(p.Recipients, t.recipient)
-			}
+		if strings.ToLower(t.address) != f.address || !f.identifies(t) {
+			continue
+		}
+		p.Hashes, p.ExternalIDs, p.Recipients = append(p.Hashes, t.hash), append(p.ExternalIDs, t.externalID), append(p.Recipients, t.recipient)
+		if t.hash != "" {
+			p.Recipients = append(p.Recipients, f.derived("", t.hash))
+		}
+		if t.externalID != "" {
+			p.Recipients = append(p.Recipients, f.derived(t.externalID, ""))
 		}
 	}
 	return p.sorted()
@@ -141,44 +142,44 @@ func (f *finder) whoAt() Person {
 
 // people returns the people that occur together with the address, each with all identifiers that the
 // traces connect: two ids in one row belong to one person.
-func (f *finder) people(traces identities) []Person {
-	type group struct {
-		Person
-		at bool
-	}
-	var groups []*group
+func (s *sharing) people(traces identities) map[string]Person {
+	g, at := groups{}, map[string]bool{}
 	for t := range traces {
-		if !f.identifies(t) {
+		if s.identifies(t) {
+			g.join(idTexts(s.ids(t))...)
+		}
+	}
+	for t := range traces {
+		if s.identifies(t) && strings.ToLower(t.address) == s.address {
+			at[g.of(s.ids(t)[0].String())] = true
+		}
+	}
+	people := map[string]Person{}
+	for t := range traces {
+		if !s.identifies(t) {
 			continue
 		}
-		g := &group{at: strings.ToLower(t.address) == f.address}
+		group := g.of(s.ids(t)[0].String())
+		if !at[group] {
+			continue
+		}
+		p := people[group]
+		p.Hashes, p.ExternalIDs, p.Recipients = append(p.Hashes, t.hash), append(p.ExternalIDs, t.externalID), append(p.Recipients, s.ids(t)...)
 		if t.hash != "" {
-			g.Hashes = []string{t.hash}
-			g.Recipients = []uuid.UUID{recipient.ID(f.company, "", t.hash, "")}
+			p.Recipients = append(p.Recipients, s.derived("", t.hash))
 		}
-		if t.externalID != "" {
-			g.ExternalIDs = []string{t.externalID}
-			g.Recipients = append(g.Recipients, recipient.ID(f.company, t.externalID, "", ""))
-		}
-		if t.recipient != uuid.Nil {
-			g.Recipients = append(g.Recipients, t.recipient)
-		}
-		groups = slices.DeleteFunc(groups, func(other *group) bool {
-			common := slices.ContainsFunc(other.Recipients, func(id uuid.UUID) bool { return slices.Contains(g.Recipients, id) })
-			if common {
-				g.Hashes, g.Recipients, g.ExternalIDs = append(g.Hashes, other.Hashes...), append(g.Recipients, other.Recipients...), append(g.ExternalIDs, other.ExternalIDs...)
-				g.at = g.at || other.at
-			}
-			return common
-		})
-		g.Person = g.sorted()
-		groups = append(groups, g)
+		people[group] = p
 	}
-	var people []Person
-	for _, g := range groups {
-		if g.at {
-			people = append(people, g.Person)
-		}
+	for group, p := range people {
+		people[group] = p.sorted()
 	}
 	return people
+}
+
+func idTexts(ids []uuid.UUID) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return texts
 }

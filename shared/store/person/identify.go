@@ -1,6 +1,7 @@
 package person
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,41 +10,58 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// knownIDs are the ids that were considered so far; those that are true identify the person.
+// knownIDs are the identifiers that were considered so far; those that are true identify the person.
 type knownIDs struct {
+	hashes      map[string]bool
 	recipients  map[uuid.UUID]bool
 	externalIDs map[string]bool
 }
 
 // person returns the identifiers found so far.
 func (f *finder) person() Person {
-	ofSeveral := f.sharedIDs()
-	traces := f.identities(ofSeveral)
-	return f.result(traces, f.identify(traces, ofSeveral))
+	s := f.sharing()
+	traces := s.identities()
+	begin := Person{Hashes: f.given}
+	for _, hash := range f.given {
+		begin.Recipients = append(begin.Recipients, f.derived("", hash))
+	}
+	if f.address != "" {
+		people := s.people(traces)
+		if len(people) > 1 {
+			return s.several(traces, len(people))
+		}
+		for _, one := range people {
+			begin = one
+		}
+	}
+	return s.result(traces, s.identify(traces, begin))
 }
 
 // identify returns the ids of the person: those with which the search begins, and those that occur with the person's
 // number or with another of these ids. Ids of several people, and ids that may belong to a person with another number,
 // are excluded.
-func (f *finder) identify(traces identities, ofSeveral map[uuid.UUID]bool) knownIDs {
-	ids, owners := knownIDs{map[uuid.UUID]bool{}, map[string]bool{}}, f.owners(traces)
-	for _, id := range f.recipients {
-		ids.recipients[id] = !ofSeveral[id] && !owners.contested(id, "")
+func (s *sharing) identify(traces identities, begin Person) knownIDs {
+	ids := knownIDs{map[string]bool{}, map[uuid.UUID]bool{}, map[string]bool{}}
+	for _, hash := range begin.Hashes {
+		ids.hashes[hash] = true
 	}
-	for _, id := range f.externalIDs {
-		derived := recipient.ID(f.company, id, "", "")
-		ids.externalIDs[id] = !ofSeveral[derived] && !owners.contested(derived, id)
+	owners := ownersOf(traces, ids.hashes)
+	for _, id := range begin.Recipients {
+		ids.recipients[id] = !s.sharesID(id) && !owners.contested(id, "")
+	}
+	for _, id := range begin.ExternalIDs {
+		ids.externalIDs[id] = !owners.contested(s.derived(id, ""), id)
 	}
 	for grown := true; grown; {
 		grown = false
 		for t := range traces {
-			if !f.own(t, ids) {
+			if !ids.own(t) {
 				continue
 			}
-			if id := t.externalID; id != "" && !ids.externalIDs[id] && !owners.contested(recipient.ID(f.company, id, "", ""), id) {
-				ids.externalIDs[id], ids.recipients[recipient.ID(f.company, id, "", "")], grown = true, true, true
+			if id := t.externalID; id != "" && !ids.externalIDs[id] && !owners.contested(s.derived(id, ""), id) {
+				ids.externalIDs[id], ids.recipients[s.derived(id, "")], grown = true, true, true
 			}
-			if id := t.recipient; id != uuid.Nil && !ids.recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
+			if id := t.recipient; id != uuid.Nil && !ids.recipients[id] && !s.ofAddress(t) && !owners.contested(id, "") {
 				ids.recipients[id], grown = true, true
 			}
 		}
@@ -52,21 +70,32 @@ func (f *finder) identify(traces identities, ofSeveral map[uuid.UUID]bool) known
 }
 
 // own reports whether a trace is of the person: it has the person's number or one of the person's ids.
-func (f *finder) own(t trace, ids knownIDs) bool {
-	return slices.Contains(f.hashes, t.hash) || ids.recipients[t.recipient] || ids.externalIDs[t.externalID]
+func (k knownIDs) own(t trace) bool {
+	return k.hashes[t.hash] || k.recipients[t.recipient] || k.externalIDs[t.externalID]
 }
 
 // addresses returns the addresses of the person, in lower case, and those of them that occur in traces of other people too. The
 // address with which the search begins is the person's in any case. found means that there is a trace of the person.
-func (f *finder) addresses(traces identities, ids knownIDs) (known, shared map[string]bool, found bool) {
-	known, shared = map[string]bool{f.address: f.address != ""}, map[string]bool{}
-	for t := range traces {
-		if f.own(t, ids) {
-			known[strings.ToLower(t.address)], found = true, true
+func (s *sharing) addresses(traces identities, ids knownIDs) (known, shared map[string]bool, found bool) {
+	known, shared = map[string]bool{s.address: s.address != ""}, map[string]bool{}
+	codes := map[uuid.UUID]bool{} // shared ids in the person's traces: they do not show that another person has the address
+	for t, rows := range traces {
+		a := strings.ToLower(t.address)
+		if own := ids.own(t); own || a != "" && a == s.address {
+			known[a], found = true, found || own
+			for _, row := range rows {
+				for _, id := range s.ids(row) {
+					codes[id] = s.shared[id]
+				}
+			}
 		}
 	}
-	for t := range traces {
-		if a := strings.ToLower(t.address); known[a] && a != f.address && !f.own(t, ids) && f.identifies(t) {
+	foreign := func(row trace) bool {
+		return slices.ContainsFunc(s.ids(row), func(id uuid.UUID) bool { return s.shared[id] && !codes[id] })
+	}
+	for t, rows := range traces {
+		a := strings.ToLower(t.address)
+		if known[a] && a != s.address && !ids.own(t) && (s.identifies(t) || slices.ContainsFunc(rows, foreign)) {
 			shared[a] = true
 		}
 	}
@@ -74,19 +103,22 @@ func (f *finder) addresses(traces identities, ids knownIDs) (known, shared map[s
 }
 
 // result returns the person with these ids, and adds to ids those that are derived from an address that only the person has.
-func (f *finder) result(traces identities, ids knownIDs) Person {
-	p := Person{CompanyID: f.company, Hashes: slices.Clone(f.hashes)}
-	known, shared, found := f.addresses(traces, ids)
+func (s *sharing) result(traces identities, ids knownIDs) Person {
+	p := Person{CompanyID: s.company, Hashes: slices.Collect(maps.Keys(ids.hashes))}
+	known, shared, found := s.addresses(traces, ids)
 	if found {
 		p.Numbers = 1
 	}
-	for t, removed := range traces {
-		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
-			ids.recipients[recipient.ID(f.company, "", "", t.address)] = true
-			p.SharedIDs = append(p.SharedIDs, removed...)
+	for t, rows := range traces {
+		a := strings.ToLower(t.address)
+		alone := known[a] && !shared[a] && a != ""
+		if alone {
+			ids.recipients[recipient.ID(s.company, "", "", t.address)] = true
 		}
-		if f.own(t, ids) {
-			p.SharedIDs = append(p.SharedIDs, removed...)
+		if alone || ids.own(t) {
+			for _, row := range rows {
+				s.addShared(&p, row)
+			}
 		}
 	}
 	for a := range known {
@@ -110,6 +142,23 @@ func (f *finder) result(traces identities, ids knownIDs) Person {
 	return p.sorted()
 }
 
+// several returns what is common to the people who share the address: it and its current recipients.
+func (s *sharing) several(traces identities, people int) Person {
+	p := Person{CompanyID: s.company, Addresses: []string{s.address}, Numbers: people, Recipients: []uuid.UUID{recipient.ID(s.company, "", "", s.address)}}
+	for t, rows := range traces {
+		if strings.ToLower(t.address) != s.address {
+			continue
+		}
+		for _, row := range rows {
+			s.addShared(&p, row)
+		}
+		if t.table == Recipients {
+			p.Recipients, p.ExternalIDs = append(p.Recipients, t.recipient), append(p.ExternalIDs, t.externalID)
+		}
+	}
+	return p.sorted()
+}
+
 // owners describes the numbers that occur together with an id in the traces.
 type owners struct {
 	mine    bool // the current row of its recipient has this person's number
@@ -122,13 +171,13 @@ type idOwners struct {
 	externalIDs map[string]owners
 }
 
-func (f *finder) owners(traces identities) idOwners {
+func ownersOf(traces identities, hashes map[string]bool) idOwners {
 	o := idOwners{recipients: map[uuid.UUID]owners{}, externalIDs: map[string]owners{}}
 	for t := range traces {
-		if t.hash == "" || len(f.hashes) == 0 {
+		if t.hash == "" || len(hashes) == 0 {
 			continue
 		}
-		foreign := !slices.Contains(f.hashes, t.hash)
+		foreign := !hashes[t.hash]
 		add := func(w owners) owners {
 			return owners{mine: w.mine || !foreign && t.table == Recipients, foreign: w.foreign || foreign}
 		}

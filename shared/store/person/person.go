@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
-	"email-gateway/shared/store/recipient"
 )
 
 // Person holds the identifiers by which rows of one company may name a person.
@@ -27,6 +26,10 @@ type Person struct {
 	// SharedIDs are external ids in the person's rows that several people share. They are not in
 	// ExternalIDs: a row that has one of them and nothing else of the person belongs to the other people.
 	SharedIDs []string `json:"sharedIds"`
+	// SharedNumbers are the same for hashes of a CPF or CNPJ, in a search by address: a CNPJ has many contacts.
+	SharedNumbers []string `json:"sharedNumbers"`
+	// SharedRecipients are the recipients of SharedIDs and SharedNumbers, into which the data of several people is merged.
+	SharedRecipients []uuid.UUID `json:"sharedRecipients"`
 	// Numbers is how many people were found. More than one: they share the address.
 	Numbers int `json:"-"`
 }
@@ -46,8 +49,8 @@ var ErrNotFollowed = errors.New("the person's rows still lead to new ids and add
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes of a CPF or CNPJ
 // (of each form in which it may have been written, keyed and plain); the other is left out. From there it follows the
 // ids and addresses that occur in the same rows of all tables, including former ones. An address that also names
-// another person is added to Shared, and an external id of several people to SharedIDs (see the package's comment);
-// neither is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
+// another person is added to Shared, an external id of several people to SharedIDs, and in a search by address their number
+// to SharedNumbers (see the package's comment); none is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
 //
 // hashKey is that of the stored hashes: by it Find recognizes a keyed and a plain hash of one number.
 //
@@ -55,51 +58,24 @@ var ErrNotFollowed = errors.New("the person's rows still lead to new ids and add
 // further rows are followed.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, hashKey []byte, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
-	f := finder{company: company, hashKey: hashKey, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}, uses: idUses{}}
+	f := finder{company: company, hashKey: hashKey, address: strings.ToLower(address), traces: map[trace]*use{}}
 	if address == "" {
-		for _, hash := range hashes {
-			f.recipients = append(f.recipients, recipient.ID(company, "", hash, ""))
-		}
-		return f.follow(ctx, s)
+		f.given = hashes
 	}
-	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{recipient.ID(company, "", "", address)}}
-	if err := f.search(ctx, s, at); err != nil {
-		return Person{}, err
-	}
-	if err := f.search(ctx, s, f.whoAt()); err != nil { // the rows that connect them, in any table
-		return Person{}, err
-	}
-	traces := f.identities(f.sharedIDs())
-	people := f.people(traces)
-	switch len(people) {
-	case 0:
-		return f.follow(ctx, s)
-	case 1:
-		f.hashes, f.recipients, f.externalIDs = people[0].Hashes, people[0].Recipients, people[0].ExternalIDs
-		return f.follow(ctx, s)
-	}
-	at.Numbers = len(people)
-	for t, removed := range traces {
-		if strings.ToLower(t.address) != f.address {
-			continue
-		}
-		at.SharedIDs = append(at.SharedIDs, removed...)
-		if t.table == Recipients {
-			at.Recipients, at.ExternalIDs = append(at.Recipients, t.recipient), append(at.ExternalIDs, t.externalID)
-		}
-	}
-	return at.sorted(), nil
+	return f.follow(ctx, s)
 }
 
 // sorted returns p with each list sorted, without duplicates and empty strings.
 func (p Person) sorted() Person {
-	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared, &p.SharedIDs} {
+	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared, &p.SharedIDs, &p.SharedNumbers} {
 		slices.Sort(*list)
 		*list = slices.DeleteFunc(slices.Compact(*list), func(text string) bool { return text == "" })
 	}
-	p.Recipients = slices.DeleteFunc(p.Recipients, func(id uuid.UUID) bool { return id == uuid.Nil })
-	slices.SortFunc(p.Recipients, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
-	p.Recipients = slices.Compact(p.Recipients)
+	for _, list := range []*[]uuid.UUID{&p.Recipients, &p.SharedRecipients} {
+		*list = slices.DeleteFunc(*list, func(id uuid.UUID) bool { return id == uuid.Nil })
+		slices.SortFunc(*list, compareIDs)
+		*list = slices.Compact(*list)
+	}
 	return p
 }
 

@@ -52,7 +52,5 @@ func (s *Store) ClearSharedRecipients(ctx context.Context, p Person, deletion uu
 	return s.erased(ctx, "clear shared recipients", clearSharedRecipientsSQL, p.CompanyID, pg.UUIDArray(ids), pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), deletion, all)
 }
 
-// SharesRecipient reports whether the recipient's id is derived from one of SharedIDs.
-func (p *Person) SharesRecipient(id uuid.UUID) bool {
-	return slices.ContainsFunc(p.SharedIDs, func(externalID string) bool { return recipient.ID(p.CompanyID, externalID, "", "") == id })
-}
+// SharesRecipient reports whether several people have the recipient's id.
+func (p *Person) SharesRecipient(id uuid.UUID) bool { return slices.Contains(p.SharedRecipients, id) }

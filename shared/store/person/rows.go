@@ -39,7 +39,8 @@ type Row struct {
 	Row       json.RawMessage // all of its columns; nil unless Scan.Whole is set
 
 	trace   trace
-	request string // the request or mailing that the row came with; "" = unknown
+	request string    // the request or mailing that the row came with; "" = unknown
+	stated  uuid.UUID // the email, import or entry that stated the address, a UUIDv7; uuid.Nil = unknown
 	// merged: the row is a recipient, whose address and number may come from different emails or imports.
 	merged bool
 }
@@ -101,7 +102,7 @@ WITH args AS (
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
-	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id, n.request_id, n.merged,
+	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id, n.request_id, n.stated, n.merged,
        ARRAY(SELECT u.address FROM unnest($4::text[], $9::text[]) AS u (address, pattern) WHERE n.told ~* u.pattern) AS copies`
 )
 
@@ -118,7 +119,7 @@ const (
 ), named AS (
     SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` OR (` + senderAddressSQL + ` = ANY ($4::text[])) IS TRUE
                OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error) ~* ANY ($9::text[]) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told, s.request_id, false AS merged
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told, s.request_id, s.id AS stated, false AS merged
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
@@ -134,7 +135,7 @@ const (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
            cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
                OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
-           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags, s.request_id, false AS merged
+           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags, s.request_id, s.id AS stated, false AS merged
     FROM seen s
 ), told AS (
     SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told
@@ -161,19 +162,19 @@ LEFT JOIN said n ON true`
 ), named AS (
     SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own,
            s.ours AND (` + payloadCopiesSQL + ` OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error, s.resolution_note) ~* ANY ($9::text[])) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told, '' AS request_id, false AS merged
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told, '' AS request_id, NULL::uuid AS stated, false AS merged
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
 	// It scans recipients_company, and skips rows that an erasure has emptied.
 	personRecipientsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, email, cpf_cnpj_hash, external_id, deleted_at, (cpf_cnpj_by = intake_id AND merged_by = intake_id) IS NOT TRUE AS merged
+    SELECT id, email, cpf_cnpj_hash, external_id, deleted_at, intake_id, (cpf_cnpj_by = intake_id AND merged_by = intake_id) IS NOT TRUE AS merged
     FROM recipients WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
-           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told, '' AS request_id, s.merged
+           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told, '' AS request_id, s.intake_id AS stated, s.merged
     FROM seen s WHERE s.deleted_at IS NULL OR s.email <> '` + recipient.ErasedAddress + `'
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
@@ -190,7 +191,7 @@ LEFT JOIN said n ON true`
                OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[]) OR c.cell ~* ANY ($9::text[])) IS TRUE AS own, false AS copied,
            CASE WHEN (c.cell ~* ANY ($9::text[])) IS NOT TRUE THEN s.email END AS address,
            s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, coalesce(c.cell, '') AS told,
-           s.mailing_id::text AS request_id, false AS merged
+           s.mailing_id::text AS request_id, s.id AS stated, false AS merged
     FROM seen s, LATERAL (SELECT CASE WHEN s.invalid_reason = 'syntax' AND s.last_attempt IS NULL THEN s.email END AS cell) c
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
@@ -224,6 +225,8 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		ExternalID  *string `db:"external_id"`
 		RequestID   *string `db:"request_id"`
 		Merged      *bool   `db:"merged"`
+
+		Stated uuid.NullUUID `db:"stated"`
 	}
 	args := append([]any{
 		of, scan.After, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), scan.Whole,
@@ -243,7 +246,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		if !r.ID.Valid {
 			continue
 		}
-		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies, request: text(r.RequestID), merged: r.Merged != nil && *r.Merged}
+		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies, request: text(r.RequestID), stated: r.Stated.UUID, merged: r.Merged != nil && *r.Merged}
 		if !row.Copy {
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
 			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil if it is not a UUID

@@ -1,10 +1,8 @@
 package person
 
 import (
-	"bytes"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -12,223 +10,238 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// identities are the traces without the ids that several people share, each with the external ids that it had.
-type identities map[trace][]string
-
-// identities returns the traces by which rows can be assigned to people, given the result of sharedIDs.
-func (f *finder) identities(shared map[uuid.UUID]bool) identities {
-	found := identities{}
-	for t := range f.traces {
-		var removed []string
-		if t.externalID != "" && shared[recipient.ID(f.company, t.externalID, "", "")] {
-			removed, t.externalID = []string{t.externalID}, ""
-		}
-		if shared[t.recipient] {
-			t.recipient = uuid.Nil
-		}
-		found[t] = append(found[t], removed...)
-	}
-	return found
+// sharing decides which identifiers several people share. Each identifier is represented by the recipient id that is derived
+// from it, and all forms of a number by the id of one of them.
+type sharing struct {
+	*finder
+	numbers map[uuid.UUID]uuid.UUID // the ids of all forms of numbers, and the one that represents each
+	rows    map[uuid.UUID][]trace   // by identifier
+	shared  map[uuid.UUID]bool
 }
 
-// sharedIDs returns the ids that do not identify one person; an external id is represented by the recipient id that
-// is derived from it. See the package's comment for the rule. Recipient ids that are derived from other identifiers
-// may be used with several addresses at the same time: two lines of a file may have the same number.
-func (f *finder) sharedIDs() map[uuid.UUID]bool {
-	byID, external, numbers := map[uuid.UUID]groups{}, map[uuid.UUID]bool{}, f.numbers()
+// sharing applies the rule of the package's comment to the traces.
+func (f *finder) sharing() *sharing {
+	s := &sharing{finder: f, numbers: f.numbers(), rows: map[uuid.UUID][]trace{}, shared: map[uuid.UUID]bool{}}
 	for t := range f.traces {
-		ids := []uuid.UUID{t.recipient}
-		if t.externalID != "" {
-			id := recipient.ID(f.company, t.externalID, "", "")
-			external[id] = true
-			ids = append(ids, id)
-		}
-		for _, id := range slices.DeleteFunc(ids, func(id uuid.UUID) bool { return id == uuid.Nil }) {
-			if byID[id] == nil {
-				byID[id] = groups{}
-			}
-			byID[id].add(strings.ToLower(t.address), numbers[t.hash])
+		for _, id := range s.ids(t) {
+			s.rows[id] = append(s.rows[id], t)
 		}
 	}
-	for _, hash := range f.hashes { // these belong to the person, whatever their rows contain
-		delete(byID, recipient.ID(f.company, "", hash, ""))
+	// First each address is a group, in a search by number all addresses with one number. Then the identifiers that are not
+	// shared join addresses too.
+	joins := func(id uuid.UUID) bool { return len(f.given) > 0 && s.isNumber(id) }
+	for range 2 {
+		found := map[uuid.UUID]bool{}
+		for id := range s.rows {
+			found[id] = s.isShared(id, joins)
+		}
+		for id, is := range found {
+			s.shared[id] = s.shared[id] || is
+		}
+		joins = func(id uuid.UUID) bool { return !s.shared[id] }
 	}
-	shared := map[uuid.UUID]bool{}
-	for id, g := range byID {
-		shared[id] = g.numbers() > 1 || external[id] && f.uses[id].simultaneous(g)
-	}
-	return shared
+	return s
 }
 
-// numbers returns a number for each hash that was found: the same one for all hashes of the person, and for a plain hash,
-// which programs store, the keyed one.
-func (f *finder) numbers() map[string]string {
-	numbers, own := map[string]string{}, map[string]bool{}
+// numbers returns the id that represents each form of a number: for a plain hash, which programs store, that of the keyed
+// one, and for all given hashes that of the first.
+func (f *finder) numbers() map[uuid.UUID]uuid.UUID {
+	hashes := map[string]bool{}
+	for _, hash := range f.given {
+		hashes[hash] = true
+	}
 	for t := range f.traces {
-		numbers[t.hash] = t.hash
+		hashes[t.hash] = t.hash != ""
 	}
-	for _, hash := range f.hashes {
-		numbers[hash] = hash
-	}
-	for hash := range numbers {
-		if keyed := email.KeyTaxIDHash(hash, f.hashKey); hash != "" && numbers[keyed] != "" {
-			numbers[hash] = keyed
+	numbers, given := map[uuid.UUID]uuid.UUID{}, map[uuid.UUID]bool{}
+	for hash, is := range hashes {
+		if !is {
+			continue
+		}
+		id := f.derived("", hash)
+		numbers[id] = id
+		if keyed := email.KeyTaxIDHash(hash, f.hashKey); hashes[keyed] {
+			numbers[id] = f.derived("", keyed)
 		}
 	}
-	for _, hash := range f.hashes {
-		own[numbers[hash]] = true
+	for _, hash := range f.given {
+		given[numbers[f.derived("", hash)]] = true
 	}
-	for hash, number := range numbers {
-		if own[number] {
-			numbers[hash] = f.hashes[0]
+	for id, number := range numbers {
+		if given[number] {
+			numbers[id] = f.derived("", f.given[0])
 		}
 	}
 	return numbers
 }
 
-// groups are the addresses and numbers that occur with one id. Those of one trace belong to the same group. An address has
-// an @, a number has none.
-type groups map[string]string // next member; the last one represents the group
+// derived returns the recipient id of an external id or a number.
+func (f *finder) derived(externalID, hash string) uuid.UUID {
+	return recipient.ID(f.company, externalID, hash, "")
+}
 
-// add adds the address and the number of a row. Either may be missing.
-func (g groups) add(address, number string) {
-	for _, member := range []string{address, number} {
-		if _, known := g[member]; !known && member != "" {
-			g[member] = member
+func (s *sharing) isNumber(id uuid.UUID) bool { return s.numbers[id] == id }
+
+// ids returns the identifiers of a trace other than its address.
+func (s *sharing) ids(t trace) []uuid.UUID {
+	ids := make([]uuid.UUID, 0, 3)
+	if t.hash != "" {
+		ids = append(ids, s.derived("", t.hash))
+	}
+	if t.externalID != "" {
+		ids = append(ids, s.derived(t.externalID, ""))
+	}
+	if t.recipient != uuid.Nil {
+		ids = append(ids, t.recipient)
+	}
+	for i, id := range ids {
+		if number, is := s.numbers[id]; is {
+			ids[i] = number
 		}
 	}
-	if address != "" && number != "" {
-		g[g.of(address)] = g.of(number)
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids)
+}
+
+// isShared reports whether several people have the identifier. joins reports whether an identifier joins the addresses of its
+// rows to one group.
+func (s *sharing) isShared(id uuid.UUID, joins func(uuid.UUID) bool) bool {
+	if len(s.given) > 0 && s.numbers[s.derived("", s.given[0])] == id {
+		return false // it is the person's, whatever its rows contain
+	}
+	if s.conflicting(id) {
+		return true
+	}
+	rows := s.rows[id]
+	if len(s.given) > 0 && !slices.ContainsFunc(rows, func(t trace) bool { return t.externalID != "" && s.derived(t.externalID, "") == id }) {
+		return false // two lines of a file may have the same number, and the recipient id that is derived from it
+	}
+	if s.isNumber(id) {
+		rows = s.withIDs(rows, id, joins)
+	}
+	g, externalIDs := groups{}, []uuid.UUID{}
+	for _, t := range rows {
+		members := []string{strings.ToLower(t.address)}
+		for _, other := range s.ids(t) {
+			if other != id && joins(other) {
+				members = append(members, other.String())
+			}
+		}
+		g.join(members...)
+		if own := s.derived(t.externalID, ""); t.externalID != "" && own != id && joins(own) {
+			externalIDs = append(externalIDs, own)
+		}
+	}
+	if s.isNumber(id) && slices.ContainsFunc(externalIDs, func(own uuid.UUID) bool { return g.of(own.String()) != g.of(externalIDs[0].String()) }) {
+		return true
+	}
+	return s.simultaneous(rows, g)
+}
+
+// conflicting reports whether the rows of an identifier have different numbers: people with different numbers may have an
+// address in common.
+func (s *sharing) conflicting(id uuid.UUID) bool {
+	numbers := map[uuid.UUID]bool{}
+	for _, t := range s.rows[id] {
+		if t.hash != "" {
+			numbers[s.numbers[s.derived("", t.hash)]] = true
+		}
+	}
+	return len(numbers) > 1
+}
+
+// withIDs adds to the rows of a number those of the ids that occur with it and join addresses: logs have no number, and
+// neither has an email to a recipient whose number is known.
+func (s *sharing) withIDs(rows []trace, number uuid.UUID, joins func(uuid.UUID) bool) []trace {
+	all, seen := slices.Clone(rows), map[uuid.UUID]bool{number: true}
+	for _, t := range rows {
+		for _, id := range s.ids(t) {
+			if !seen[id] && joins(id) {
+				all = append(all, s.rows[id]...)
+			}
+			seen[id] = true
+		}
+	}
+	return all
+}
+
+// sharesID reports whether several people have the identifier, which may be any form of a number.
+func (s *sharing) sharesID(id uuid.UUID) bool {
+	if number, is := s.numbers[id]; is {
+		id = number
+	}
+	return s.shared[id]
+}
+
+// sharesNumber reports whether several people have the number. In a search by number each number is a person's.
+func (s *sharing) sharesNumber(hash string) bool {
+	return hash != "" && len(s.given) == 0 && s.sharesID(s.derived("", hash))
+}
+
+func (s *sharing) sharesExternalID(externalID string) bool {
+	return externalID != "" && s.sharesID(s.derived(externalID, ""))
+}
+
+// identities are the traces without the identifiers that several people share, each with the traces that it was.
+type identities map[trace][]trace
+
+// identities returns the traces by which rows can be assigned to people.
+func (s *sharing) identities() identities {
+	found := identities{}
+	for whole := range s.traces {
+		t := whole
+		if s.sharesNumber(t.hash) {
+			t.hash = ""
+		}
+		if s.sharesExternalID(t.externalID) {
+			t.externalID = ""
+		}
+		if s.sharesID(t.recipient) {
+			t.recipient = uuid.Nil
+		}
+		found[t] = append(found[t], whole)
+	}
+	return found
+}
+
+// addShared adds the identifiers of a trace that other people have too.
+func (s *sharing) addShared(p *Person, t trace) {
+	if s.sharesNumber(t.hash) {
+		p.SharedNumbers, p.SharedRecipients = append(p.SharedNumbers, t.hash), append(p.SharedRecipients, s.derived("", t.hash))
+	}
+	if s.sharesExternalID(t.externalID) {
+		p.SharedIDs, p.SharedRecipients = append(p.SharedIDs, t.externalID), append(p.SharedRecipients, s.derived(t.externalID, ""))
+	}
+	if s.sharesID(t.recipient) {
+		p.SharedRecipients = append(p.SharedRecipients, t.recipient)
+	}
+}
+
+// groups are sets of addresses and ids that belong to one person.
+type groups map[string]string // next member; the last one represents the group
+
+// join joins the groups of the members; "" is none.
+func (g groups) join(members ...string) {
+	first := ""
+	for _, member := range members {
+		switch {
+		case member == "":
+		case first == "":
+			first = g.of(member)
+		default:
+			g[g.of(member)] = g.of(first)
+		}
 	}
 }
 
 // of returns the representative of the member's group.
 func (g groups) of(member string) string {
+	if g[member] == "" {
+		g[member] = member
+	}
 	for g[member] != member {
 		g[member] = g[g[member]]
 		member = g[member]
 	}
 	return member
-}
-
-// numbers counts the numbers of all groups: people with different numbers may have an address in common.
-func (g groups) numbers() int {
-	n := 0
-	for member := range g {
-		if !strings.Contains(member, "@") {
-			n++
-		}
-	}
-	return n
-}
-
-// idUses describe when ids were used with which address, by recipient id.
-type idUses map[uuid.UUID]*idUse
-
-type idUse struct {
-	times    map[string]span    // by address
-	requests map[request]string // the first address of each request or mailing
-	together map[[2]string]bool // addresses of one request or mailing
-}
-
-// request is a mailing, or a request at one time: a client may give all of its requests the same id.
-type request struct {
-	id   string
-	time int64 // in requestTime; 0 for a mailing
-}
-
-// requestTime is longer than most jobs that send emails under one request id, and twice of it is shorter than the time
-// between two daily runs.
-const requestTime = 6 * time.Hour
-
-// requests returns the requests to which a row with a request id belongs. Rows made less than requestTime apart have one in
-// common, rows made twice as long apart have none.
-func (r Row) requests() []request {
-	if r.trace.table == Entries {
-		return []request{{id: r.request}}
-	}
-	seconds, _ := r.ID.Time().UnixTime()
-	at := seconds / int64(requestTime.Seconds())
-	return []request{{r.request, at}, {r.request, at + 1}}
-}
-
-// span holds the first and the last one of the rows' ids, which are UUIDv7.
-type span struct{ first, last uuid.UUID }
-
-func (s span) with(other span) span {
-	if s == (span{}) {
-		return other
-	}
-	return span{earlier(s.first, other.first), later(s.last, other.last)}
-}
-
-func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
-
-func earlier(a, b uuid.UUID) uuid.UUID {
-	if compareIDs(a, b) < 0 {
-		return a
-	}
-	return b
-}
-
-func later(a, b uuid.UUID) uuid.UUID {
-	if compareIDs(a, b) > 0 {
-		return a
-	}
-	return b
-}
-
-// add adds a row that was accepted when its id was made. Recipients and dead letters, which are made at another time,
-// have no request.
-func (u idUses) add(company uuid.UUID, r Row) {
-	id, address := r.trace.recipient, strings.ToLower(r.trace.address)
-	if r.trace.externalID != "" {
-		id = recipient.ID(company, r.trace.externalID, "", "")
-	}
-	if r.request == "" || id == uuid.Nil || address == "" {
-		return
-	}
-	if u[id] == nil {
-		u[id] = &idUse{times: map[string]span{}, requests: map[request]string{}, together: map[[2]string]bool{}}
-	}
-	use := u[id]
-	use.times[address] = use.times[address].with(span{r.ID, r.ID})
-	for _, request := range r.requests() {
-		switch first := use.requests[request]; first {
-		case "":
-			use.requests[request] = address
-		case address:
-		default:
-			use.together[[2]string{first, address}] = true
-		}
-	}
-}
-
-// simultaneous reports whether two groups used the id at the same time: in one request or mailing, or alternately.
-func (u *idUse) simultaneous(g groups) bool {
-	if u == nil {
-		return false
-	}
-	for pair := range u.together {
-		if g.of(pair[0]) != g.of(pair[1]) {
-			return true
-		}
-	}
-	byGroup := map[string]span{}
-	for address, used := range u.times {
-		byGroup[g.of(address)] = byGroup[g.of(address)].with(used)
-	}
-	var last uuid.UUID
-	sorted := make([]span, 0, len(byGroup))
-	for _, used := range byGroup {
-		sorted = append(sorted, used)
-	}
-	slices.SortFunc(sorted, func(a, b span) int { return compareIDs(a.first, b.first) })
-	for _, used := range sorted {
-		if compareIDs(used.first, last) < 0 {
-			return true
-		}
-		last = used.last
-	}
-	return false
 }

@@ -60,7 +60,7 @@ The audit entry does not name the person.`,
 			if err != nil {
 				return nil, err
 			}
-			return exportedTo{Out: out, People: x.KnownBy.People, sharedIDs: x.KnownBy.SharedExternalIDs, Counts: x.Counts, UndecryptableFiles: x.UndecryptableFiles, UndecryptableNumbers: x.UndecryptableNumbers}, nil
+			return exportedTo{Out: out, People: x.KnownBy.People, sharedIDs: x.KnownBy.SharedExternalIDs, sharedNumbers: x.KnownBy.SharedNumbers, Counts: x.Counts, UndecryptableFiles: x.UndecryptableFiles, UndecryptableNumbers: x.UndecryptableNumbers}, nil
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")

@@ -25,8 +25,11 @@ func Command(c *command.Invocation) *cobra.Command {
 	cmd := command.Group("person", "Export or erase what a company holds about a person",
 		`Searches all of a company's tables and uploaded files for a person, by address or by CPF or
 CNPJ. From there it follows the rows to the person's other ids and addresses, including former
-ones. An address or an external id that other people share is reported and not followed. It
-needs settings of the api, because numbers and files are encrypted: CPF_CNPJ_KEYS,
+ones. An address, an external id, or in a search by address a CPF or CNPJ, that other people
+share is reported and not followed: --email of one contact of a company does not reach the
+others, --cpf-cnpj with the company's CNPJ reaches all of them.
+
+It needs settings of the api, because numbers and files are encrypted: CPF_CNPJ_KEYS,
 CPF_CNPJ_HASH_KEY if the api sets it, and STORAGE_URL. Connect to the database as
 gateway_privacy (`+"`migrate roles`"+`): gateway_operator lacks the permissions.
 

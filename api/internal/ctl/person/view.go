@@ -58,7 +58,7 @@ type exportedTo struct {
 
 	UndecryptableNumbers []uuid.UUID `json:"unreadNumbers"`
 
-	sharedIDs []string
+	sharedIDs, sharedNumbers []string
 }
 
 func (v exportedTo) Failure() error {
@@ -77,6 +77,9 @@ func (v exportedTo) WriteText(w io.Writer) {
 	}
 	if len(v.sharedIDs) > 0 {
 		fmt.Fprintf(w, "\nNot followed, because other people have them too: the external ids %s. If the person has another address with one of them, export that one with --email.\n", printable(v.sharedIDs))
+	}
+	if len(v.sharedNumbers) > 0 {
+		fmt.Fprintf(w, "\nNot followed, because other addresses have them at the same time: the CPFs or CNPJs whose hashes begin with %s. If one is the person's own, export it with --cpf-cnpj.\n", printable(v.sharedNumbers))
 	}
 }
 
@@ -103,6 +106,10 @@ func unconfirmed(p privacy.Preview) error {
 	}
 	if len(p.KnownBy.SharedExternalIDs) > 0 {
 		kept += fmt.Sprintf("; external ids that other people have too, whose rows are kept: %s", printable(p.KnownBy.SharedExternalIDs))
+	}
+	if len(p.KnownBy.SharedNumbers) > 0 {
+		kept += fmt.Sprintf("; CPFs or CNPJs that other addresses have at the same time, whose rows are kept: those whose hashes begin with %s (erase one that is the person's own with --cpf-cnpj)",
+			printable(p.KnownBy.SharedNumbers))
 	}
 	return fmt.Errorf("%s%s would be erased, with %s%s; nothing was changed: check the addresses and repeat the command with --yes", output.Count(p.Rows, "row and file", "rows and files"), whose, of, kept)
 }
@@ -145,6 +152,9 @@ func (v erased) WriteText(w io.Writer) {
 	}
 	for _, id := range v.Receipt.SharedExternalIDs {
 		fmt.Fprintf(w, "\nThe external id %s is shared with other people: rows that contain nothing of this person but the id are kept. If the person has another address with it, erase that one with --email.\n", output.Printable(id))
+	}
+	for _, number := range v.Receipt.SharedNumbers {
+		fmt.Fprintf(w, "\nThe CPF or CNPJ whose hash begins with %s is used with other addresses at the same time: their rows are kept. If it is the person's own, repeat the command with --cpf-cnpj.\n", output.Printable(number))
 	}
 	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
 		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", output.Printable(address))
