@@ -123,9 +123,9 @@ func (c *Client) PostRead(ctx context.Context, path string, in, out any) error {
 func (c *Client) post(ctx context.Context, r request, in, out any) error {
 	r.method = http.MethodPost
 	if in != nil {
-		body, err := json.Marshal(in)
+		body, err := Encode(in)
 		if err != nil {
-			return fmt.Errorf("encode request: %w", err)
+			return err
 		}
 		r.body = body
 	}
@@ -135,9 +135,9 @@ func (c *Client) post(ctx context.Context, r request, in, out any) error {
 // Patch sends in as JSON and decodes the response into out. It is retried automatically if
 // there is no response.
 func (c *Client) Patch(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
+	body, err := Encode(in)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return err
 	}
 	return c.call(ctx, request{method: http.MethodPatch, path: path, body: body, repeatable: true}, out)
 }

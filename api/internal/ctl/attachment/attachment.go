@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -96,9 +95,9 @@ func Upload(ctx context.Context, api *client.Client, all []Argument, p *output.P
 		}
 		request[i].FileID = stored.ID.String()
 	}
-	list, err := json.Marshal(request)
+	list, err := client.Encode(request)
 	if err != nil {
-		return "", fmt.Errorf("encode attachments: %w", err)
+		return "", fmt.Errorf("--attach: %w", err)
 	}
 	return string(list), nil
 }
