@@ -3,10 +3,8 @@ package email
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -129,7 +127,7 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 // request returns the body: the content of --body, or what the other flags say.
 func (o *sendOptions) request(stdin io.Reader) (any, error) {
 	if o.body != "" {
-		return readBody(o.body, stdin)
+		return tenant.JSONFile(o.body, "--body", stdin)
 	}
 	var err error
 	if o.HTML, err = tenant.InlineOrFile(o.HTML, o.htmlFile, "--html-file", stdin); err != nil {
@@ -168,32 +166,6 @@ func (o *sendOptions) request(stdin io.Reader) (any, error) {
 	}
 	o.Recipient.Email = o.To
 	return o.emailRequest, nil
-}
-
-// maxRequest is the largest request body that any api accepts: attachments of 26 MiB in base64, and 2 MiB (bytes).
-const maxRequest = 38 << 20
-
-// readBody reads a complete request from a file.
-func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
-	file := stdin
-	if path != "-" {
-		opened, err := os.Open(path)
-		if err != nil {
-			return nil, command.Usagef("--body: %v", err)
-		}
-		defer opened.Close()
-		file = opened
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxRequest+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--body: %w", err)
-	case len(text) > maxRequest:
-		return nil, command.Usagef("--body: %s is larger than 38 MiB", path)
-	case !json.Valid(text):
-		return nil, command.Usagef("--body: %s is not JSON", path)
-	}
-	return text, nil
 }
 
 // acceptedEmail is the 202 response of the api.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"email-gateway/api/internal/ctl/command"
+	"email-gateway/api/internal/ctl/tenant"
 )
 
 // The files of a template in one locale.
@@ -54,19 +55,18 @@ func readTemplates(dir string) ([]templateView, error) {
 			v.Locale = ""
 		}
 		for name, into := range map[string]*string{subjectFile: &v.Subject, htmlFile: &v.HTML, textFile: &v.Text} {
-			text, err := os.ReadFile(filepath.Join(folder, name))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("read template: %w", err)
+			text, err := readFile(filepath.Join(folder, name))
+			if err != nil {
+				return nil, err
 			}
 			*into = string(text)
 		}
 		v.Subject = strings.TrimRight(v.Subject, "\r\n")
-		text, err := os.ReadFile(filepath.Join(folder, variablesFile))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, fmt.Errorf("read template: %w", err)
-		default:
+		text, err := readFile(filepath.Join(folder, variablesFile))
+		if err != nil {
+			return nil, err
+		}
+		if text != nil {
 			var file templateFile
 			decoder := json.NewDecoder(bytes.NewReader(text))
 			decoder.DisallowUnknownFields()
@@ -80,6 +80,22 @@ func readTemplates(dir string) ([]templateView, error) {
 		all = append(all, v)
 	}
 	return all, nil
+}
+
+// readFile returns the text of a file, nil if it does not exist.
+func readFile(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read template: %w", err)
+	}
+	text, err := tenant.Text(content)
+	if err != nil {
+		return nil, command.Usagef("%s %v", path, err)
+	}
+	return text, nil
 }
 
 // writeTemplate writes the files of a version. Its name and locale are those of the api, which holds them to patterns

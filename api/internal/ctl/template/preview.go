@@ -2,11 +2,9 @@ package template
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +25,7 @@ a file, and prints the subject and bodies that an email with this data would hav
 		Args:    command.ExactArgs("NAME"),
 	}
 	cmd.Flags().StringVar(&locale, "locale", "", "`LOCALE`, such as pt-BR; it falls back to pt and the default")
-	cmd.Flags().StringVar(&data, "data", "", "`FILE` with the data, a JSON object; without it there is none")
+	cmd.Flags().StringVar(&data, "data", "", "`FILE` with the data, a JSON object; - is standard input; without it there is none")
 	cmd.Flags().IntVar(&version, "version", 0, "render this version; 0 is the published one")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
 		request := map[string]any{}
@@ -38,14 +36,11 @@ a file, and prints the subject and bodies that an email with this data would hav
 			request["version"] = version
 		}
 		if data != "" {
-			text, err := os.ReadFile(data)
+			object, err := tenant.JSONFile(data, "--data", c.Stdin)
 			if err != nil {
-				return nil, fmt.Errorf("read data: %w", err)
+				return nil, err
 			}
-			if !json.Valid(text) {
-				return nil, command.Usagef("--data %s is not JSON", data)
-			}
-			request["data"] = json.RawMessage(text)
+			request["data"] = object
 		}
 		var made templatePreview
 		err := api.PostRead(ctx, templatePath+"/"+url.PathEscape(args[0])+"/preview", request, &made)
