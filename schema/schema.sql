@@ -693,7 +693,8 @@ CREATE TABLE quota_deltas (
     body_bytes bigint DEFAULT 0 NOT NULL,
     recipients bigint DEFAULT 0 NOT NULL,
     suppressions bigint DEFAULT 0 NOT NULL,
-    transaction_writes bigint
+    transaction_writes bigint,
+    file_bytes bigint DEFAULT 0 NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='10000', autovacuum_vacuum_cost_delay='0');
 
@@ -716,7 +717,8 @@ CREATE TABLE quota_totals (
     body_bytes bigint DEFAULT 0 NOT NULL,
     recipients bigint DEFAULT 0 NOT NULL,
     suppressions bigint DEFAULT 0 NOT NULL,
-    folded pg_snapshot
+    folded pg_snapshot,
+    file_bytes bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -1332,6 +1334,8 @@ CREATE TRIGGER mailings_drop_attachments AFTER DELETE ON mailings FOR EACH ROW W
 
 CREATE TRIGGER mailings_erase_attachments AFTER UPDATE OF html, text_body ON mailings FOR EACH ROW WHEN (((old.attachments IS NOT NULL) AND ((old.html <> ''::text) OR (old.text_body IS NOT NULL)) AND (new.html = ''::text) AND (new.text_body IS NULL))) EXECUTE FUNCTION email_gateway_drop_attachments();
 
+CREATE TRIGGER quota_deltas_files AFTER DELETE ON quota_deltas REFERENCING OLD TABLE AS folded FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_fold_files();
+
 CREATE TRIGGER quota_deltas_usage AFTER DELETE ON quota_deltas REFERENCING OLD TABLE AS folded FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_usage();
 
 CREATE TRIGGER recipient_intakes_count_added AFTER INSERT ON recipient_intakes REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_added_intakes();
@@ -1349,6 +1353,10 @@ CREATE TRIGGER recipients_count_gone AFTER DELETE ON recipients REFERENCING OLD 
 CREATE TRIGGER ses_events_delivery AFTER UPDATE OF applied_at ON ses_events FOR EACH ROW WHEN (((old.applied_at IS NULL) AND (new.applied_at IS NOT NULL) AND (new.kind = ANY (ARRAY['Delivery'::text, 'DeliveryDelay'::text, 'Bounce'::text, 'Complaint'::text, 'Reject'::text, 'Rendering Failure'::text])))) EXECUTE FUNCTION email_gateway_record_delivery();
 
 CREATE TRIGGER ses_events_reputation AFTER UPDATE OF applied_at ON ses_events FOR EACH ROW WHEN (((old.applied_at IS NULL) AND (new.applied_at IS NOT NULL) AND (new.kind = ANY (ARRAY['Bounce'::text, 'Complaint'::text])))) EXECUTE FUNCTION email_gateway_record_reputation();
+
+CREATE TRIGGER stored_files_count_added AFTER INSERT ON stored_files REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_files();
+
+CREATE TRIGGER stored_files_count_gone AFTER DELETE ON stored_files REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_files();
 
 CREATE TRIGGER suppressions_count_added AFTER INSERT ON suppressions REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION email_gateway_count_added_suppressions();
 
@@ -1730,6 +1738,18 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION email_gateway_count_files() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+BEGIN
+    INSERT INTO quota_deltas (company_id, file_bytes)
+    SELECT company_id, sum(bytes) * CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END FROM changed GROUP BY company_id;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION email_gateway_count_gone_emails() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -2063,6 +2083,18 @@ BEGIN
         ) one
     ) of_company
     WHERE company_id IS NOT NULL GROUP BY company_id;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION email_gateway_fold_files() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+BEGIN
+    UPDATE quota_totals t SET file_bytes = t.file_bytes + f.file_bytes
+    FROM (SELECT company_id, sum(file_bytes) AS file_bytes FROM folded WHERE file_bytes <> 0 GROUP BY company_id) f WHERE t.company_id = f.company_id;
     RETURN NULL;
 END
 $$;
@@ -2652,12 +2684,12 @@ CREATE FUNCTION email_gateway_use(company uuid, of_mailings boolean) RETURNS TAB
         SELECT (now() AT TIME ZONE 'UTC')::date AS day, date_trunc('day', now(), 'UTC') AS begun, ((now() AT TIME ZONE 'UTC')::date + 1)::timestamp AT TIME ZONE 'UTC' AS over
     ), counted AS (
         SELECT greatest(0, CASE WHEN t.day = y.day THEN t.emails ELSE 0 END + d.emails) AS emails,
-               greatest(0, coalesce(t.scheduled, 0) + d.scheduled) AS scheduled, greatest(0, coalesce(t.body_bytes, 0) + d.body_bytes) AS body_bytes,
+               greatest(0, coalesce(t.scheduled, 0) + d.scheduled) AS scheduled, greatest(0, coalesce(t.body_bytes, 0) + d.body_bytes) AS body_bytes, greatest(0, coalesce(t.file_bytes, 0) + d.file_bytes) AS file_bytes,
                greatest(0, coalesce(t.recipients, 0) + d.recipients) AS recipients, greatest(0, coalesce(t.suppressions, 0) + d.suppressions) AS suppressions
         FROM today y LEFT JOIN quota_totals t ON t.company_id = company
         CROSS JOIN LATERAL (
             SELECT coalesce(sum(d.emails) FILTER (WHERE d.day = y.day), 0)::bigint AS emails, coalesce(sum(d.scheduled), 0)::bigint AS scheduled,
-                   coalesce(sum(d.body_bytes), 0)::bigint AS body_bytes, coalesce(sum(d.recipients), 0)::bigint AS recipients,
+                   coalesce(sum(d.body_bytes), 0)::bigint AS body_bytes, coalesce(sum(d.file_bytes), 0)::bigint AS file_bytes, coalesce(sum(d.recipients), 0)::bigint AS recipients,
                    coalesce(sum(d.suppressions), 0)::bigint AS suppressions
             FROM (
                 SELECT n.* FROM quota_deltas n
@@ -2678,7 +2710,7 @@ CREATE FUNCTION email_gateway_use(company uuid, of_mailings boolean) RETURNS TAB
         ('recipients', c.recipients, q.recipients, n.recipients, NULL),
         ('suppressions', c.suppressions, q.suppressions, n.suppressions, NULL),
         ('stored_file_bytes', c.stored_file_bytes, q.stored_file_bytes, CASE WHEN of_mailings THEN (
-            SELECT coalesce(sum(m.file_bytes), 0)::bigint FROM mailings m WHERE m.company_id = company AND m.file_deleted_at IS NULL AND m.file_bytes > 0) + (SELECT coalesce(sum(f.bytes), 0)::bigint FROM stored_files f WHERE f.company_id = company) ELSE 0 END, NULL),
+            SELECT coalesce(sum(m.file_bytes), 0)::bigint FROM mailings m WHERE m.company_id = company AND m.file_deleted_at IS NULL AND m.file_bytes > 0) + n.file_bytes ELSE 0 END, NULL),
         ('running_mailings', c.running_mailings, q.running_mailings, CASE WHEN of_mailings THEN (
             SELECT count(*) FROM mailings m WHERE m.company_id = company AND m.status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING')) ELSE 0 END, NULL),
         ('mailing_rows_per_day', c.mailing_rows_per_day, q.mailing_rows_per_day, CASE WHEN of_mailings THEN (

@@ -75,8 +75,7 @@ type Store struct {
 	*suppressions
 	*tenants
 
-	db    *pg.DB
-	files *file.Store
+	db *pg.DB
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it answers; see Options.AllowUnreachable.
@@ -96,8 +95,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 		lanes:            lane.New(db),
 		processes:        process.New(db),
 
-		db:    db,
-		files: file.New(db),
+		db: db,
 	}
 	s.suppressions = suppression.New(db, s.companyQuotas)
 	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
@@ -132,7 +130,7 @@ func (s *Store) Pooled(ctx context.Context) (bool, error) { return s.db.Pooled(c
 // Close closes all connections. Postgres rolls back what is still running on them.
 func (s *Store) Close() { s.db.Close() }
 
-// AddFile is file.Store.AddFile.
+// AddFile is file.Add.
 func (s *Store) AddFile(ctx context.Context, f file.File) (file.File, error) {
-	return s.files.AddFile(ctx, f)
+	return file.Add(ctx, s.db, s.companyQuotas, f)
 }

@@ -224,6 +224,9 @@ var functionCalls = map[string][]string{
 	"email_gateway_count_gone_intakes":       {addIntake, `DELETE FROM recipient_intakes WHERE company_id = $company`},
 	"email_gateway_count_added_suppressions": {addSuppression},
 	"email_gateway_count_gone_suppressions":  {addSuppression, `DELETE FROM suppressions WHERE company_id = $company`},
+	"email_gateway_count_files": {
+		`INSERT INTO stored_files (id, company_id, sha256, size, bytes, media_type) VALUES (gen_random_uuid(), $company, sha256('a'), 1, 1, 'text/plain')`,
+	},
 	"email_gateway_feed_events": {`
 		WITH log AS (
 			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)

@@ -90,19 +90,6 @@ func (s *Store) useAgain(ctx context.Context, f *File, company uuid.UUID, sha256
 // useWait limits the wait for a cleaner that is deleting the file, which takes two statements.
 const useWait = 2 * time.Second
 
-// insertSQL inserts a row. If another request has stored the same content meanwhile, it finds and locks that row by
-// stored_files_company_id_sha256_key.
-const insertSQL = `
-INSERT INTO stored_files AS f (id, company_id, sha256, size, bytes, media_type) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (company_id, sha256) DO UPDATE SET used_at = greatest(f.used_at, now()) RETURNING ` + columns
-
-// Insert adds a file whose object is stored, in a transaction that has checked the company's quota. The result has another
-// id if the content was stored meanwhile: the caller's object is then not needed.
-func Insert(ctx context.Context, tx *sqlx.Tx, f File) (added File, err error) {
-	err = tx.GetContext(ctx, &added, insertSQL, f.ID, f.CompanyID, f.SHA256, f.Size, f.Bytes, f.MediaType)
-	return added, pg.Translate(err)
-}
-
 // findSQL finds rows by stored_files_company_id_id_key and locks nothing.
 const findSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[])`
 

@@ -19,12 +19,15 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
+// storedFile returns a file that is not stored yet; content is repeated in its hash.
+func storedFile(company uuid.UUID, content byte) file.File {
+	return file.File{ID: uuid.Must(uuid.NewV7()), CompanyID: company, SHA256: bytes.Repeat([]byte{content}, 32), Size: 10, Bytes: 100, MediaType: "text/plain"}
+}
+
 // add stores a row about a file.
 func add(tb testing.TB, d storetest.Database, company uuid.UUID, content byte) file.File {
 	tb.Helper()
-	f, err := d.Store.AddFile(tb.Context(), file.File{
-		ID: uuid.Must(uuid.NewV7()), CompanyID: company, SHA256: bytes.Repeat([]byte{content}, 32), Size: 10, Bytes: 100, MediaType: "text/plain",
-	})
+	f, err := d.Store.AddFile(tb.Context(), storedFile(company, content))
 	if err != nil {
 		tb.Fatal(err)
 	}

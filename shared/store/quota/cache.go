@@ -78,6 +78,9 @@ func (c *cache) near(ctx context.Context, company uuid.UUID, wanted Demand) (boo
 // Near reports whether a request may exceed a quota of its company, so that it must be checked in the
 // transaction that writes it.
 func (s *Store) Near(ctx context.Context, company uuid.UUID, wanted Demand) (bool, error) {
+	if wanted[StoredFileBytes] > 0 {
+		return s.files.near(ctx, company, wanted)
+	}
 	return s.quotas.near(ctx, company, wanted)
 }
 
@@ -93,7 +96,7 @@ func (k *cachedUse) shareUsed() bool {
 
 // marginOf returns how much of a quota is reserved for requests that are checked one by one.
 func marginOf(u Use) int64 {
-	if u.Quota == StoredBodyBytes {
+	if u.Quota == StoredBodyBytes || u.Quota == StoredFileBytes {
 		return max(u.Limit/quotaMargin, quotaMarginBytes)
 	}
 	return max(u.Limit/quotaMargin, quotaMarginRows)

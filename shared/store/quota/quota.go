@@ -108,6 +108,7 @@ func (s *Store) SetQuotaDefaults(ctx context.Context, limits map[Quota]int64) er
 		return fmt.Errorf("set quota defaults: %w", err)
 	}
 	s.quotas.clear()
+	s.files.clear()
 	return nil
 }
 
@@ -159,6 +160,7 @@ func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.U
 	}
 	err = tenant.ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.quota", Company: company, Details: details}, setQuotasSQL, company, string(changes))
 	s.quotas.forget(company)
+	s.files.forget(company)
 	return pg.Wrap("set quotas", err)
 }
 

@@ -14,11 +14,15 @@ import (
 type Store struct {
 	db     *pg.DB
 	quotas *cache
+	files  *cache // of stored files: reading their usage includes mailings, which emails do not need
 }
 
 // New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store {
-	return &Store{db: db, quotas: newCache(func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error) {
-		return Read(ctx, db, company, false)
-	})}
+	reading := func(ofMailings bool) *cache {
+		return newCache(func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error) {
+			return Read(ctx, db, company, ofMailings)
+		})
+	}
+	return &Store{db: db, quotas: reading(false), files: reading(true)}
 }
