@@ -76,6 +76,47 @@ func TestSetPasswords_ClearText(t *testing.T) {
 	}
 }
 
+// The same password has the same verifier, which other passwords, roles and installations do not have: a PgBouncer's copy stays valid.
+func TestSetPasswords_StableVerifier(t *testing.T) {
+	t.Parallel()
+	admin := os.Getenv("DATABASE_URL")
+	var roles []string
+	for range 2 {
+		role := "test_schema_" + strings.ToLower(rand.Text())
+		execute(t, t.Context(), admin, "CREATE ROLE "+role+" LOGIN")
+		t.Cleanup(func() { execute(t, context.Background(), admin, "DROP ROLE "+role) })
+		roles = append(roles, role)
+	}
+	installation, another := migratedDatabase(t), migratedDatabase(t)
+	verifier := func(db *sql.DB, role, password string) string {
+		t.Helper()
+		if err := schema.SetPasswords(t.Context(), db, map[string]string{role: password}); err != nil {
+			t.Fatal(err)
+		}
+		return query(t, db, "SELECT rolpassword FROM pg_authid WHERE rolname = '"+role+"'")[0]
+	}
+	first := verifier(installation, roles[0], "secret")
+	for name, other := range map[string]string{
+		"password": verifier(installation, roles[0], "changed"), "role": verifier(installation, roles[1], "secret"), "installation": verifier(another, roles[0], "secret"),
+	} {
+		if other == first {
+			t.Errorf("another %s has the same verifier", name)
+		}
+	}
+	if again := verifier(installation, roles[0], "secret"); again != first {
+		t.Errorf("the verifier was %s and is %s", first, again)
+	}
+}
+
+// The error of a refused verifier says how to set the password.
+func TestSetPasswords_Refused(t *testing.T) {
+	t.Parallel()
+	err := schema.SetPasswords(t.Context(), migratedDatabase(t), map[string]string{"test_missing": "secret"})
+	if err == nil || !strings.Contains(err.Error(), "leave TEST_MISSING_PASSWORD unset") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A verifier, such as one of another installation, is stored as it is, as Postgres itself does.
 func TestSetPasswords_Verifier(t *testing.T) {
 	t.Parallel()

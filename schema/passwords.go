@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/pbkdf2"
-	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/lib/pq"
 )
@@ -46,8 +46,11 @@ func UsedElsewhere(ctx context.Context, db *sql.DB) (map[string][]string, error)
 	return databases, nil
 }
 
-// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them. The
-// caller must be allowed to alter the roles. Any number of callers may run it concurrently, also with Up and Roles:
+// installationSQL reads the one row of its table, and locks nothing.
+const installationSQL = `SELECT id::text FROM installation`
+
+// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them, the same
+// ones for the same passwords. The caller must be allowed to alter the roles, and to read the table installation. Any number of callers may run it concurrently, also with Up and Roles:
 // Postgres refuses concurrent changes of one role.
 func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) (err error) {
 	if len(passwords) == 0 {
@@ -58,13 +61,18 @@ func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) 
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock(ctx, db)) }()
+	var installation string
+	if err := db.QueryRowContext(ctx, installationSQL).Scan(&installation); err != nil {
+		return fmt.Errorf("read the id of the installation: %w", err)
+	}
 	for role, password := range passwords {
-		verifier, err := verifierOf(password)
+		verifier, err := verifierOf(password, saltOf(installation, role))
 		if err != nil {
 			return fmt.Errorf("set the password of %s: %w", role, err)
 		}
 		if _, err := db.ExecContext(ctx, "ALTER ROLE "+pq.QuoteIdentifier(role)+" PASSWORD "+pq.QuoteLiteral(verifier)); err != nil {
-			return fmt.Errorf("set the password of %s: %w", role, err)
+			return fmt.Errorf("set the password of %s: %w (if the provider of the server refuses SCRAM-SHA-256 verifiers, as Neon does, "+
+				"leave %s_PASSWORD unset and set the password with the provider's console, its API or ALTER ROLE)", role, err, strings.ToUpper(role))
 		}
 	}
 	return nil
@@ -75,20 +83,26 @@ var verifierForm = regexp.MustCompile(`^SCRAM-SHA-256\$[1-9][0-9]*:[A-Za-z0-9+/]
 
 // verifierOf returns a password that is a verifier already as it is, so that the environment of `migrate roles` need
 // not contain the passwords.
-func verifierOf(password string) (string, error) {
+func verifierOf(password string, salt []byte) (string, error) {
 	if verifierForm.MatchString(password) {
 		return password, nil
 	}
-	return scramVerifier(password)
+	return scramVerifier(password, salt)
+}
+
+// saltOf returns the salt of a role: always the same one, because a PgBouncer with a copy of the role's verifier can log
+// in only while both are identical. A salt need not be secret, only differ between roles and installations.
+func saltOf(installation, role string) []byte {
+	mac := hmac.New(sha256.New, []byte(installation))
+	mac.Write([]byte(role))
+	return mac.Sum(nil)[:16] // as long as Postgres's own
 }
 
 // scramVerifier returns what Postgres stores for a password (RFC 5803). Postgres logs statements that fail, and others by its
 // settings, so the statement must not contain the password. Like the driver at a login, it does not normalize the password
 // (SASLprep): that changes only few texts that are not ASCII, with which the driver could not log in.
-func scramVerifier(password string) (string, error) {
+func scramVerifier(password string, salt []byte) (string, error) {
 	const iterations = 4096 // Postgres's default
-	salt := make([]byte, 16)
-	_, _ = rand.Read(salt) // never fails
 	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
 	if err != nil {
 		return "", err
