@@ -88,6 +88,50 @@ func TestUp_Cancelled(t *testing.T) {
 	}
 }
 
+// A migration that is repeated does not add a CHECK again that it has validated: that read all logs.
+func TestUp_KeepsValidated(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	for _, c := range []struct {
+		version                  int64
+		table, constraint, final string
+	}{
+		{36, "email_logs", "email_logs_delivery_problem", "email_logs_delivery_problem"},
+		{60, "email_events", "email_events_path_new", "email_events_path"},
+	} {
+		oid := func(name string) []string {
+			return query(t, db, `SELECT oid::text FROM pg_constraint WHERE convalidated AND conrelid = '`+c.table+`'::regclass AND conname = '`+name+`'`)
+		}
+		move(t, db, c.version-1)
+		runAll(t, db, upTo(t, c.version, "VALIDATE CONSTRAINT"))
+		validated := oid(c.constraint)
+		move(t, db, c.version)
+		if got := oid(c.final); len(got) != 1 || !slices.Equal(got, validated) {
+			t.Errorf("%d: the CHECK is %v and was validated as %v", c.version, got, validated)
+		}
+	}
+}
+
+// The migration that adds an index to each partition is repeated after a dispatcher has made another partition, with the same index.
+func TestUp_PartitionMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	move(t, db, 35)
+	runAll(t, db, append(upTo(t, 36, "ON ONLY email_logs"), `SELECT make_log_partition('email_logs', 3)`))
+	move(t, db, 36)
+	if invalid := query(t, db, `SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid`); len(invalid) > 0 {
+		t.Errorf("%v are not valid", invalid)
+	}
+}
+
+// upTo returns the statements of a migration up to the first one that contains text.
+func upTo(t *testing.T, version int64, text string) []string {
+	t.Helper()
+	statements := withoutTransaction(t, files(t)[version-1])
+	n := slices.IndexFunc(statements, func(statement string) bool { return strings.Contains(statement, text) })
+	return statements[:n+1]
+}
+
 var concurrentIndex = regexp.MustCompile(`CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+)`)
 
 func move(t *testing.T, db *sql.DB, version int64) {

@@ -22,7 +22,7 @@ var migrations embed.FS
 
 const (
 	// busyTimeout is how long a migration is repeated after its first lock timeout. Running
-	// programs hold locks for milliseconds; a backup holds them for hours.
+	// programs hold locks for milliseconds; an upload of many rows, a report or a backup holds them for minutes to hours.
 	busyTimeout  = time.Minute
 	busyInterval = 5 * time.Second // statements that waited for the migration run meanwhile
 )

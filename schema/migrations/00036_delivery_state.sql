@@ -21,20 +21,34 @@ ALTER TABLE email_logs
     ADD COLUMN IF NOT EXISTS delivery_problem text,               -- NULL = none
     ADD COLUMN IF NOT EXISTS delivery_problem_at timestamptz,     -- by SES's clock
     ADD COLUMN IF NOT EXISTS delivery_problem_reason text;        -- addresses in it are masked
-ALTER TABLE email_logs DROP CONSTRAINT IF EXISTS email_logs_delivery_problem;
-ALTER TABLE email_logs ADD CONSTRAINT email_logs_delivery_problem CHECK (
-    CASE WHEN delivery_problem IS NULL THEN delivery_problem_at IS NULL AND delivery_problem_reason IS NULL
-         ELSE delivery_problem IN ('delayed', 'rejected', 'bounced', 'complained') AND delivery_problem_at IS NOT NULL END) NOT VALID;
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'email_logs'::regclass AND conname = 'email_logs_delivery_problem') THEN
+        ALTER TABLE email_logs ADD CONSTRAINT email_logs_delivery_problem CHECK (
+            CASE WHEN delivery_problem IS NULL THEN delivery_problem_at IS NULL AND delivery_problem_reason IS NULL
+                 ELSE delivery_problem IN ('delayed', 'rejected', 'bounced', 'complained') AND delivery_problem_at IS NOT NULL END) NOT VALID;
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+-- Reads the logs, and nothing if an earlier run has done so.
 ALTER TABLE email_logs VALIDATE CONSTRAINT email_logs_delivery_problem;
 
 -- One partition at a time is locked against writes while it is read, as in 00015_log_tags.sql.
+-- A partition that was made since an earlier run has an index of its own, and is left out.
 CREATE INDEX IF NOT EXISTS email_logs_problem ON ONLY email_logs (company_id, delivery_problem, outbox_id) WHERE delivery_problem IS NOT NULL;
 -- +goose StatementBegin
 DO $$
 DECLARE
     part text;
 BEGIN
-    FOR part IN SELECT i.inhrelid::regclass::text FROM pg_inherits i WHERE i.inhparent = 'email_logs'::regclass ORDER BY 1 LOOP
+    FOR part IN
+        SELECT i.inhrelid::regclass::text FROM pg_inherits i
+        WHERE i.inhparent = 'email_logs'::regclass AND NOT EXISTS (
+            SELECT FROM pg_inherits a JOIN pg_index x ON x.indexrelid = a.inhrelid WHERE a.inhparent = 'email_logs_problem'::regclass AND x.indrelid = i.inhrelid)
+        ORDER BY 1
+    LOOP
         EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %I (company_id, delivery_problem, outbox_id) WHERE delivery_problem IS NOT NULL', part || '_problem', part);
         EXECUTE format('ALTER INDEX email_logs_problem ATTACH PARTITION %I', part || '_problem');
         COMMIT;
