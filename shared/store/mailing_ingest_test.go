@@ -117,6 +117,30 @@ func TestIngestMailing_OneCommitWithAllThatBelongs(t *testing.T) {
 	}
 }
 
+// The names of columns that a line stores are limited together, whatever the header of the file has.
+func TestIngestMailing_LongNames(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	long := strings.Repeat("é", 30_000)
+	names := func(e mailing.Line, names ...string) mailing.Line {
+		e.Entry.EmptyFields = names
+		return e
+	}
+	many := strings.Split(strings.Repeat(strings.Repeat("n", 99)+" ", 160), " ")
+	ingested(t, d, storetest.NewMailing(d.Company(t), func(m *mailing.NewMailing) { m.EmailColumn = long }), given(
+		names(entry(2, "a@example.com", ""), many...), names(entry(3, "é@example.com", ""), many...), // by COPY and by INSERT
+		names(entry(4, "b@example.com", ""), long, "nome"), names(entry(5, "c@example.com", ""), "nome", "cidade"),
+		entry(6, "A@example.com", ""), mailing.Line{Reject: &mailing.RejectedLine{Line: 7, Column: long, Code: "TOO_LONG"}},
+	))
+	const entries = `SELECT string_agg(line_no || ' ' || cardinality(empty_fields) || ' ' || empty_fields[cardinality(empty_fields)], ', ' ORDER BY line_no) FROM mailing_entries`
+	if got := ask[string](t, d, entries); got != "2 6 …, 3 6 …, 4 1 …, 5 2 cidade" {
+		t.Error(got)
+	}
+	if got := ask[string](t, d, `SELECT string_agg(column_name, ' ' ORDER BY line_no) || ' ' || (SELECT email_column FROM mailings) FROM mailing_rejects`); got != "… … …" {
+		t.Errorf("%.300q", got)
+	}
+}
+
 func TestIngestMailing_WhatIsNotStarted(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -222,6 +222,12 @@ func TestMailingVerdicts(t *testing.T) {
 			case n%13 == 0: // sent, and reported
 				next.Entry.EmptyFields = []string{"nome", `a "b", {c}`}
 				want = append(want, mailing.RejectedLine{Line: line, Column: "nome", Code: mailing.CodeEmptyField}, mailing.RejectedLine{Line: line, Column: `a "b", {c}`, Code: mailing.CodeEmptyField})
+			case n == 4001: // more columns than a page
+				for c := range 300 {
+					name := string(rune('A' + c%26))
+					next.Entry.EmptyFields = append(next.Entry.EmptyFields, name)
+					want = append(want, mailing.RejectedLine{Line: line, Column: name, Code: mailing.CodeEmptyField})
+				}
 			case n%11 == 0:
 				next = mailing.Line{Reject: &mailing.RejectedLine{Line: line, Code: "UNREADABLE"}}
 				want = append(want, *next.Reject)

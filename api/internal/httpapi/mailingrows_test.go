@@ -129,6 +129,21 @@ func TestMailing_RejectedRowOfSeveralLines(t *testing.T) {
 	}
 }
 
+// The reports shorten the name of the address column, and replace control characters in it, as in other names.
+func TestMailing_RowsNameTheEmailColumn(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, given(
+		file("\x1be-mail"+strings.Repeat("\u0301", 20_000)+"\na@example.com\nA@example.com\n@example.com\n"),
+		part{name: "html", value: "<p>x</p>"}, part{name: "subject", value: "x"},
+	))
+	name := " e-mail" + strings.Repeat("\u0301", 93) + "…"
+	want := "line,column,code,lastLine\r\n3,\"" + name + "\",DUPLICATE,\r\n4,\"" + name + "\",SYNTAX,\r\n"
+	if got := g.do(t, call{Path: "/mailings/" + id + "/verdicts"}).Body; got != want {
+		t.Errorf("%.500q", got)
+	}
+}
+
 // A download reads several pages, and none of its cells is a formula.
 func TestMailing_RowsOfManyPages(t *testing.T) {
 	t.Parallel()

@@ -133,6 +133,9 @@ func (v *Validator) Fields() []string {
 	return content.plain().Fields
 }
 
+// EmailColumn is the name of the address column as validation results contain it.
+func (v *Validator) EmailColumn() string { return v.names[v.params.Header.Email] }
+
 // Validate validates a row. The result is valid until the next call. An error is an internal fault
 // of the gateway.
 func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {

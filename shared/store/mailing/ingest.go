@@ -111,6 +111,7 @@ var (
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[Line, error]) (Counts, []byte, error) {
 	// The conflicting row may be gone when it is looked up, because the key expired or the mailing
 	// was cancelled. No line has been read by then, so the ingest can be repeated.
+	m.EmailColumn = limitName(m.EmailColumn)
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })

@@ -35,7 +35,7 @@ type NewEntry struct {
 	CPFCNPJHash   string
 	CPFCNPJ       []byte // encrypted; nil = none
 	// EmptyFields are the columns that a template uses and this line leaves empty, and the id column if its text does not
-	// identify one person. The line is sent nevertheless.
+	// identify one person. Names beyond maxNames are stored as otherNames. The line is sent nevertheless.
 	EmptyFields []string
 }
 
@@ -146,8 +146,10 @@ func (w *entryWriter) take(line Line) error {
 		w.counts.Total++
 		w.counts.Invalid++
 		w.reasons[pgtext.WithoutNUL(r.Code)]++
-		w.rejects = append(w.rejects, *r)
-		w.heldBytes += len(r.Column) + len(r.Code)
+		rejected := *r
+		rejected.Column = limitName(r.Column)
+		w.rejects = append(w.rejects, rejected)
+		w.heldBytes += len(rejected.Column) + len(rejected.Code)
 	default:
 		return fmt.Errorf("after line %d: a line is either an entry or rejected", w.line)
 	}
@@ -161,6 +163,7 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 	for _, text := range []*string{&e.Email, &e.Token, &e.Nome, &e.RazaoSocial, &e.ExternalID} {
 		*text = pgtext.WithoutNUL(*text)
 	}
+	e.EmptyFields = limitNames(e.EmptyFields)
 	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
 		e.Email = string([]rune(e.Email)[:maxEntryAddress])
 	}

@@ -11,9 +11,10 @@ import (
 	"email-gateway/shared/store/mailing"
 )
 
-// rejectedLinePage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
-// a slow reader costs nothing.
-const rejectedLinePage = 1000
+// rejectedLinePage is the number of rejected lines that one statement reads. The names of a line are limited when they are
+// written, and so a page is some 100 KiB at most. No connection and no lock is held between two pages, so a slow reader
+// costs nothing else.
+const rejectedLinePage = 250
 
 // rejectsSQL reads a mailing's rejected lines in the order of the primary key, and locks nothing.
 const rejectsSQL = `
@@ -21,14 +22,21 @@ SELECT line_no, coalesce(last_line, 0) AS last_line, coalesce(column_name, '') A
 WHERE mailing_id = $1 AND line_no > $2 ORDER BY line_no LIMIT $3`
 
 // emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as entriesSQL does, and locks
-// nothing. It returns a row per empty column.
+// nothing. It returns a row per empty column, of which a line may have 200: a page may end between two columns of a line.
 const emptyFieldsSQL = `
-SELECT e.id, e.line_no, c.column_name, $6 AS code
+SELECT e.id, c.n, e.line_no, c.column_name, $7 AS code
 FROM (SELECT id, line_no, empty_fields FROM mailing_entries
-      WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND empty_fields IS NOT NULL AND status <> 'INVALID'
-      ORDER BY id LIMIT $5) e
+      WHERE id >= $1 AND id >= $2 AND id <= $4 AND (mailing_id = $5) IS TRUE AND empty_fields IS NOT NULL AND status <> 'INVALID'
+      ORDER BY id LIMIT $6) e
 CROSS JOIN LATERAL unnest(e.empty_fields) WITH ORDINALITY AS c (column_name, n)
-ORDER BY e.id, c.n`
+WHERE (e.id, c.n) > ($2, $3)
+ORDER BY e.id, c.n LIMIT $6`
+
+// emptyCursor is a position in the empty columns of a mailing. The zero value is the beginning.
+type emptyCursor struct {
+	Entry uuid.UUID `db:"id"`
+	N     int64     `db:"n"` // the column within the entry, from 1
+}
 
 // MailingVerdicts yields the lines of a mailing that are not sent, with the reason, and the lines with an empty field,
 // ordered by line number. Lines that are not sent are rejected lines, duplicates and invalid entries; the column of an
@@ -42,7 +50,8 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 			yield(mailing.RejectedLine{}, err)
 			return
 		}
-		var invalid, empty uuid.UUID // cursors
+		var invalid uuid.UUID // a cursor, as empty is
+		var empty emptyCursor
 		sources := []*rejectedLinePager{
 			{fetch: func(after int) ([]mailing.RejectedLine, bool, error) {
 				page, err := s.rejectsAfter(ctx, id, after)
@@ -89,18 +98,18 @@ func earliest(sources []*rejectedLinePager) (next *rejectedLinePager, err error)
 }
 
 // emptyAfter returns the next page of empty columns after the cursor, and the new cursor.
-func (s *Store) emptyAfter(ctx context.Context, m mailing.Mailing, cursor uuid.UUID) ([]mailing.RejectedLine, uuid.UUID, error) {
+func (s *Store) emptyAfter(ctx context.Context, m mailing.Mailing, cursor emptyCursor) ([]mailing.RejectedLine, emptyCursor, error) {
 	var found []struct {
-		ID uuid.UUID `db:"id"`
+		emptyCursor
 		mailing.RejectedLine
 	}
-	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, rejectedLinePage, mailing.CodeEmptyField)
+	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor.Entry, cursor.N, m.LastEntry.UUID, m.ID, rejectedLinePage, mailing.CodeEmptyField)
 	if err != nil {
 		return nil, cursor, fmt.Errorf("list empty fields: %w", pg.Translate(err))
 	}
 	page := make([]mailing.RejectedLine, len(found))
 	for i, f := range found {
-		page[i], cursor = f.RejectedLine, f.ID
+		page[i], cursor = f.RejectedLine, f.emptyCursor
 	}
 	return page, cursor, nil
 }

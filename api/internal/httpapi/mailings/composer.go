@@ -82,7 +82,7 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailings
 	}
 	m := h.build(v, d, up, stored)
 	m.Answer = answerOf(&m, warningsOf(content), ref)
-	m.EmailColumn = reading.Header().Columns()[reading.Header().Email]
+	m.EmailColumn = validator.EmailColumn()
 	if d.dryRun() {
 		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(h.PublicURL, "preview"), !m.NoAutoText)
 		return m, validator, fileProblem(err)

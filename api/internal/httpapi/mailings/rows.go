@@ -58,8 +58,8 @@ type rowCursor struct {
 
 const (
 	rowStatusRule = entryStatusRule + " " + mailingreport.RowDuplicate
-	// rowsPerFetch is how many rows a download reads per query.
-	rowsPerFetch = 1000
+	// rowsPerFetch is how many rows a download reads per query and holds in memory. A row with the longest texts is a few KiB.
+	rowsPerFetch = 250
 )
 
 // ListRows returns the rows of a mailing's file: a page as JSON, or all as CSV.
