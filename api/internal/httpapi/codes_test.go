@@ -26,7 +26,7 @@ func TestContract_HasEveryCode(t *testing.T) {
 		"CLIENT_GONE": "the client has disconnected",
 		"SYNTAX":      "a validation result", "MISSING_EMAIL": "a validation result", "INVALID_LINK": "a validation result",
 		"EMPTY_BODY": "a validation result", "WRONG_FIELD_COUNT": "a validation result",
-		"UNCLOSED_QUOTE": "a validation result", "ROW_IN_QUOTES": "a validation result", "NO_UNSUBSCRIBE_URL": "a warning", "SHARED_EXTERNAL_ID": "a warning",
+		"UNCLOSED_QUOTE": "a validation result", "ROW_IN_QUOTES": "a validation result", "NO_UNSUBSCRIBE_URL": "a warning", "SHARED_RECIPIENT": "a warning",
 	}
 	documented := map[string]bool{}
 	for _, schema := range []string{"Problem", "Fault"} {

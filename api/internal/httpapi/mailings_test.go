@@ -226,25 +226,39 @@ func TestMailing_EmptyFields(t *testing.T) {
 	}
 }
 
-// Rows that have an id in common are stored as one recipient: the answer, also that of a dry run, warns of it. Duplicate
-// addresses and an id of three rows are not counted.
+// Rows that have an id, or without one a CNPJ, in common are stored as one recipient: the answer, also that of a dry run, warns
+// of it and names the column. Duplicate addresses and an id of three rows are not counted.
 func TestMailing_SharedIDs(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
+	const header, a, b = "email;código do cliente;CNPJ;CPF\n", ";11.222.333/0001-81;\n", ";;529.982.247-25\n"
 	for _, c := range []struct {
-		rows, want string
+		rows string
+		want []string
 	}{
-		{"a@example.com;C1\nA@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc2@example.com;C2\nd@example.com;\ne@example.com;\nf@example.com;\n", ""},
-		{"a@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc1@example.com;C1\nd@example.com;C2\ne@example.com;C3\nf@example.com;C3\ng@example.com;C3\nh@example.com;C3\ni@example.com;C3\n", "about 9 rows have an id"},
-		{"a@example.com;0\nb@example.com;0\nc@example.com;0\nd@example.com;0\ne@example.com;0\n", ""},
+		{"a@example.com;C1\nA@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc2@example.com;C2\nd@example.com;\ne@example.com;\nf@example.com;\n", nil},
+		{
+			"a@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc1@example.com;C1\nd@example.com;C2\ne@example.com;C3\nf@example.com;C3\ng@example.com;C3\nh@example.com;C3\ni@example.com;C3\n",
+			[]string{"about 9 rows have an id (column código do cliente)"},
+		},
+		{"a@example.com;0\nb@example.com;0\nc@example.com;0\nd@example.com;0\ne@example.com;0\n", nil},
+		{"a@example.com;" + a + "b@example.com;" + a + "c@example.com;" + a + "d@example.com;" + b + "e@example.com;C1" + a + "f@example.com;C2" + a, nil},
+		{
+			"a@example.com;" + a + "b@example.com;0" + a + "c@example.com;" + a + "d@example.com;" + a + "e@example.com;C1" + a + "f@example.com;C1" + b + "g@example.com;C1\nh@example.com;C1\n",
+			[]string{"about 4 rows have an id (column código do cliente)", "about 4 rows have no id, and a CPF or CNPJ (column CPF, CNPJ)"},
+		},
 	} {
 		answer := g.upload(t, []part{
 			{name: "subject", value: "Oi"},
 			{name: "html", value: `<a href="{{unsubscribe_url}}">sair</a>`},
 			{name: "dryRun", value: "true"},
-			file("email;código do cliente\n" + c.rows),
+			file(header + c.rows),
 		}, nil)
-		if has := strings.Contains(answer.Body, `"SHARED_EXTERNAL_ID"`); answer.Status != http.StatusAccepted || has != (c.want != "") || !strings.Contains(answer.Body, c.want) {
+		warned := strings.Count(answer.Body, `"SHARED_RECIPIENT"`) == len(c.want)
+		for _, message := range c.want {
+			warned = warned && strings.Contains(answer.Body, message)
+		}
+		if answer.Status != http.StatusAccepted || !warned {
 			t.Errorf("%q: %d %s", c.rows, answer.Status, answer.Body)
 		}
 	}

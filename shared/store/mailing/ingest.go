@@ -73,8 +73,9 @@ type Counts struct {
 	// EmptyFields is how many accepted lines leave a column empty that a template uses, or have an id that does not
 	// identify one person.
 	EmptyFields int
-	// SharedIDs is about how many accepted lines have their id in common with at least three others.
-	SharedIDs int
+	// SharedIDs is about how many accepted lines have their external id in common with at least three others, and
+	// SharedTaxIDs how many have none but a CPF or CNPJ in common: their recipients have one id.
+	SharedIDs, SharedTaxIDs int
 }
 
 // FilenameUsedError reports that a mailing of the company has the filename and is neither
@@ -229,7 +230,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line,
 	}
 	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
-	in.counts.SharedIDs = w.ids.rows()
+	in.counts.SharedIDs, in.counts.SharedTaxIDs = w.ids.rows(), w.taxIDs.rows()
 	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == Queued, false)
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ type entryWriter struct {
 	seen      *addressFilter
 	copying   *pgcopy.Copy // nil = no COPY is open
 	startedAt time.Time
-	ids       idCounter
+	ids       idCounter // external ids
+	taxIDs    idCounter // hashes of rows without an external id
 	doubtful  []NewEntry
 	rejects   []RejectedLine
 	heldBytes int
@@ -180,7 +181,11 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 func (w *entryWriter) count(e NewEntry) {
 	if e.InvalidReason == "" {
 		w.counts.Accepted++
-		w.ids.add(e.ExternalID)
+		if e.ExternalID != "" { // recipient.ID derives the recipient's id from the same one of the two
+			w.ids.add(e.ExternalID)
+		} else {
+			w.taxIDs.add(e.CPFCNPJHash)
+		}
 		if len(e.EmptyFields) > 0 {
 			w.counts.EmptyFields++
 		}

@@ -14,7 +14,7 @@ const (
 	sharedRows = 3
 )
 
-// idCounter counts the rows of a file that have their recipient's id in common with several others. Its memory is limited:
+// idCounter counts the rows of a file that have an identifier in common with several others. Its memory is limited:
 // it may miss a few rows of an id, and ids if more than maxRepeatedIDs are shared.
 type idCounter struct {
 	seen     *addressFilter // nil = no row has an id

@@ -30,7 +30,7 @@ type accepted struct {
 	Duplicates int                 `json:"duplicates"`
 	// EmptyFields counts the accepted lines with an empty field that a template uses, or an id that does not identify one person.
 	EmptyFields int `json:"emptyFields"`
-	// Warnings report problems of the templates.
+	// Warnings report problems of the templates, and of the ids in the file.
 	Warnings []struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`

@@ -81,7 +81,7 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailings
 		return mailingstore.NewMailing{}, nil, err
 	}
 	m := h.build(v, d, up, stored)
-	m.Answer = answerOf(&m, warningsOf(content), ref)
+	m.Answer = answerOf(&m, warningsOf(content), validator.SharedRecipients, ref)
 	m.EmailColumn = validator.EmailColumn()
 	if d.dryRun() {
 		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(h.PublicURL, "preview"), !m.NoAutoText)

@@ -150,14 +150,13 @@ func (h *Handlers) Create(c *gin.Context) error {
 	return nil
 }
 
-// answerOf returns the function that builds the 202 response from the counts.
-func answerOf(m *mailingstore.NewMailing, warnings []warning, template *response.Template) func(mailingstore.Counts) ([]byte, error) {
+// answerOf returns the function that builds the 202 response from the counts. shared describes rows that become one recipient.
+func answerOf(m *mailingstore.NewMailing, warnings []warning, shared func(mailingstore.Counts) []string, template *response.Template) func(mailingstore.Counts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n mailingstore.Counts) ([]byte, error) {
 		found := slices.Clone(warnings)
-		if n.SharedIDs > 0 {
-			found = append(found, warning{"SHARED_EXTERNAL_ID", fmt.Sprintf("about %d rows have an id that several other rows have: all rows with one id are stored as one recipient, "+
-				"with the data of the last one. Leave the column out unless it identifies people", n.SharedIDs)})
+		for _, message := range shared(n) {
+			found = append(found, warning{"SHARED_RECIPIENT", message})
 		}
 		status := mailingstore.Queued
 		switch {
