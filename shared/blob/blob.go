@@ -71,7 +71,9 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	if at.path != "" {
-		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, calls: make(calls, mostCalls), base: at.base()}, nil
+		limited := make(calls, mostCalls)
+		disk := &folder{path: at.path, create: o.Claim != nil || o.Owner == nil, calls: limited}
+		return &Bucket{storage: disk, marking: marking{options: o}, calls: limited, base: at.base()}, nil
 	}
 	server, err := newServer(ctx, at, o.Claim != nil)
 	if err != nil {
@@ -81,8 +83,8 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 }
 
 // Put stores all data of r under the key, replacing an existing file. The file becomes visible only
-// when it is complete; if r fails or ctx ends it never does. After ErrUnavailable from S3 the
-// complete file may exist nevertheless: the answer was lost. An error of r is returned unchanged; r
+// when it is complete; if r fails or ctx ends before it has been read it never does. After ErrUnavailable
+// the complete file may exist nevertheless: the answer of S3 was lost, or the disk hangs. An error of r is returned unchanged; r
 // must not block after ctx has ended.
 //
 // A Put uses up to 25 MiB of memory for S3 and 1 MiB for a folder, whatever the size. The maximum

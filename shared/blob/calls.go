@@ -24,16 +24,29 @@ type calls chan struct{}
 // do runs f, and returns when it has returned, ctx ends, or readTimeout is over. If f returns later, late is called; it
 // may be nil.
 func (c calls) do(ctx context.Context, f func() error, late func()) error {
-	_, err := c.run(ctx, f, late)
+	_, err := c.run(ctx, readTimeout, f, late)
 	return err
 }
 
-// run is do, and reports whether f has begun.
-func (c calls) run(ctx context.Context, f func() error, late func()) (begun bool, err error) {
+// finally runs f, and returns when it has returned or limit is over. If no call could begin until then, f runs later, in a
+// goroutine that needs no thread while it waits.
+func (c calls) finally(limit time.Duration, f func()) {
+	run := func() error { f(); return nil }
+	if begun, _ := c.run(context.Background(), limit, run, nil); !begun {
+		go func() {
+			c <- struct{}{}
+			defer func() { <-c }()
+			f()
+		}()
+	}
+}
+
+// run is do with another limit, and reports whether f has begun.
+func (c calls) run(ctx context.Context, limit time.Duration, f func() error, late func()) (begun bool, err error) {
 	if c == nil {
 		return true, f()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the storage has not responded for %s", limit))
 	defer cancel()
 	select {
 	case c <- struct{}{}:

@@ -31,6 +31,7 @@ const pingBytes = 16 << 10
 type folder struct {
 	path   string
 	create bool // whether the program creates a missing folder
+	calls  calls
 
 	mu     sync.Mutex
 	opened *blob.Bucket
@@ -52,41 +53,6 @@ func (f *folder) bucket() (*blob.Bucket, error) {
 		f.opened = opened
 	}
 	return f.opened, nil
-}
-
-func (f *folder) put(ctx context.Context, key string, r io.Reader) error {
-	bucket, err := f.bucket()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var file *os.File
-	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: contentType,
-		BeforeWrite: func(as func(any) bool) error {
-			if !as(&file) {
-				return errors.New("no file behind the writer")
-			}
-			return file.Chmod(0o600)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = w.ReadFrom(r)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err != nil {
-		cancel() // makes Close delete the written data instead of renaming it
-		_ = w.Close()
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.syncAbove(key)
 }
 
 // syncAbove syncs the directory entries of the file and of each folder above it.

@@ -74,7 +74,7 @@ func (r *reader) readInTime(p []byte) (int, error) {
 	}
 	var got result
 	into := r.buffer[:min(len(p), readBuffer)]
-	begun, err := r.calls.run(r.ctx, func() error {
+	begun, err := r.calls.run(r.ctx, readTimeout, func() error {
 		got.n, got.err = r.read(into)
 		return nil
 	}, func() { _ = r.close() })
