@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -634,7 +635,7 @@ func TestHoldBreaker(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("drill")); err != nil {
+	if _, err := d.Store.HoldBreaker(t.Context(), storetest.Because("drill"), false); err != nil {
 		t.Fatal(err)
 	}
 	held := breakerOf(t, d)
@@ -653,13 +654,17 @@ func TestHoldBreaker(t *testing.T) {
 	if _, opened, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "w", Pass: breaker.Pass{Openings: breakerOf(t, d).Openings}, Accepted: true}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
-	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill")); err != nil {
+	var other *lane.HeldError
+	if _, err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill"), false); !errors.As(err, &other) || other.Holds[0].Reason != "drill" {
+		t.Errorf("another reason: %v", err)
+	}
+	if before, err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill"), true); err != nil || len(before) != 1 || before[0].Reason != "drill" {
 		t.Fatal(err)
 	}
 	if g := breakerOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
 		t.Errorf("circuit breaker = %+v", g)
 	}
-	if err := d.Store.ReleaseBreaker(t.Context(), storetest.Operator()); err != nil {
+	if before, err := d.Store.ReleaseBreaker(t.Context(), storetest.Operator()); err != nil || len(before) != 1 || before[0].Reason != "longer drill" {
 		t.Fatal(err)
 	}
 	if !claim() {
@@ -672,9 +677,9 @@ func TestHoldLanes(t *testing.T) {
 	d := storetest.New(t)
 	acme, beta := d.Company(t), d.Company(t)
 	waiting, other := d.Accept(t, acme, nil), d.Accept(t, beta, nil)
-	n, err := d.Store.HoldLanes(t.Context(), storetest.Because("complaints"), acme, lane.Filter{Queue: email.QueueNormal})
-	if err != nil || n != 1 {
-		t.Fatalf("%d lanes held, %v", n, err)
+	done, err := d.Store.HoldLanes(t.Context(), storetest.Because("complaints"), acme, lane.Filter{Queue: email.QueueNormal}, false)
+	if err != nil || done.Lanes != 1 || len(done.Before) > 0 {
+		t.Fatalf("%+v, %v", done, err)
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(acme, waiting, uuid.New(), "C")); got.Applied {
 		t.Error("an email of a held lane passed")
@@ -686,12 +691,37 @@ func TestHoldLanes(t *testing.T) {
 	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {
 		t.Errorf("lanes %+v, %v", shown, err)
 	}
-	if n, err = d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, lane.Filter{}); err != nil || n < 3 {
-		t.Errorf("%d lanes held, %v", n, err)
+	// A hold for another reason is neither replaced nor ended silently.
+	var refused *lane.HeldError
+	normal := lane.Filter{Queue: email.QueueNormal}
+	if _, err = d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, normal, false); !errors.As(err, &refused) ||
+		len(refused.Holds) != 1 || refused.Holds[0].Reason != "complaints" || refused.Holds[0].Lanes != 1 || !refused.Holds[0].Since.Equal(*shown[0].HeldAt) {
+		t.Errorf("%+v, %v", refused, err)
 	}
-	held := n
-	if n, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}); err != nil || n != held {
-		t.Errorf("%d lanes released, %v", n, err)
+	rest, err := d.Store.HoldLanes(t.Context(), storetest.Because("quota"), acme, lane.Filter{}, false)
+	if err != nil || rest.Lanes < 2 || len(rest.Before) != 1 || rest.Before[0].Reason != "complaints" {
+		t.Errorf("%+v, %v", rest, err)
+	}
+	if _, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}, "", false); !errors.As(err, &refused) || len(refused.Holds) != 2 {
+		t.Errorf("%+v, %v", refused, err)
+	}
+	reasons := `SELECT string_agg(DISTINCT held_reason, ' ') FROM dispatch_lanes`
+	if got := ask[string](t, d, reasons); got != "complaints quota" {
+		t.Error("held for", got)
+	}
+	if done, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}, "quota", false); err != nil || done.Lanes != rest.Lanes {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got := ask[string](t, d, reasons); got != "complaints" {
+		t.Error("held for", got)
+	}
+	held, err := d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, lane.Filter{}, true)
+	if err != nil || held.Lanes < 3 || len(held.Before) != 1 || held.Before[0].Reason != "complaints" {
+		t.Errorf("%+v, %v", held, err)
+	}
+	if done, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}, "", false); err != nil || done.Lanes != held.Lanes ||
+		len(done.Before) != 1 || done.Before[0].Reason != "all" || done.Before[0].Lanes != held.Lanes {
+		t.Errorf("%+v, %v", done, err)
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(acme, waiting, uuid.New(), "C")); !got.Applied {
 		t.Error("nothing passes after the hold")

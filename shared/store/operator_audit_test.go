@@ -72,12 +72,11 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by audit.Operator) error { return s.AllowProgram(ctx, by, id, user(t, d.SQL)) }, "program.allow", &id, user(t, d.SQL), "{}"},
 		{func(by audit.Operator) error { return s.RevokeProgram(ctx, by, id, user(t, d.SQL)) }, "program.revoke", &id, user(t, d.SQL), "{}"},
 		{func(by audit.Operator) error {
-			_, err := s.HoldLanes(ctx, by, id, lane.Filter{Queue: email.QueueNormal})
-			return err
+			return second(s.HoldLanes(ctx, by, id, lane.Filter{Queue: email.QueueNormal}, true))
 		}, "lane.pause", &id, "", `"lanes": 1`},
-		{func(by audit.Operator) error { _, err := s.ReleaseLanes(ctx, by, id, lane.Filter{}); return err }, "lane.resume", &id, "", `"lanes": 1`},
-		{func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, "gate.hold", nil, "", "{}"},
-		{func(by audit.Operator) error { return s.ReleaseBreaker(ctx, by) }, "gate.release", nil, "", "{}"},
+		{func(by audit.Operator) error { return second(s.ReleaseLanes(ctx, by, id, lane.Filter{}, "", false)) }, "lane.resume", &id, "", `"lanes": 1`},
+		{func(by audit.Operator) error { return second(s.HoldBreaker(ctx, by, true)) }, "gate.hold", nil, "", "{}"},
+		{func(by audit.Operator) error { return second(s.ReleaseBreaker(ctx, by)) }, "gate.release", nil, "", "{}"},
 		{func(by audit.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
 		{func(by audit.Operator) error {
 			return s.CancelEmails(ctx, by, []uuid.UUID{waiting}, func(uuid.UUID, outbox.Advanced) {})
@@ -242,7 +241,7 @@ func TestAudit_OfRepeatedChanges(t *testing.T) {
 			return err
 		}
 	}
-	hold := func(by audit.Operator) error { _, err := s.HoldLanes(ctx, by, company, lane.Filter{}); return err }
+	hold := func(by audit.Operator) error { return second(s.HoldLanes(ctx, by, company, lane.Filter{}, true)) }
 	keep := func(logs *int) func(by audit.Operator) error {
 		return func(by audit.Operator) error {
 			_, err := s.SetRetention(ctx, by, tenant.Retention{CompanyID: company, Logs: logs})
@@ -268,12 +267,11 @@ func TestAudit_OfRepeatedChanges(t *testing.T) {
 		{"hold lanes", "bounces", hold, 1},
 		{"hold lanes for another reason", "complaints", hold, 1},
 		{"release lanes", "", func(by audit.Operator) error {
-			_, err := s.ReleaseLanes(ctx, by, company, lane.Filter{})
-			return err
+			return second(s.ReleaseLanes(ctx, by, company, lane.Filter{}, "", false))
 		}, 1},
-		{"hold the circuit breaker", "drill", func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
-		{"hold the circuit breaker for another reason", "SES asked", func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
-		{"release the circuit breaker", "", func(by audit.Operator) error { return s.ReleaseBreaker(ctx, by) }, 1},
+		{"hold the circuit breaker", "drill", func(by audit.Operator) error { return second(s.HoldBreaker(ctx, by, true)) }, 1},
+		{"hold the circuit breaker for another reason", "SES asked", func(by audit.Operator) error { return second(s.HoldBreaker(ctx, by, true)) }, 1},
+		{"release the circuit breaker", "", func(by audit.Operator) error { return second(s.ReleaseBreaker(ctx, by)) }, 1},
 		{"suppress", "", suppress(nil), 1},
 		{"suppress with a note", "", suppress(&key.Name), 1},
 		{"suppress without one", "", suppress(nil), 0},
@@ -297,7 +295,7 @@ func TestAudit_Filter(t *testing.T) {
 	acme, beta := d.Company(t), d.Company(t)
 	for _, do := range []error{
 		s.SuspendCompany(ctx, storetest.Because("unpaid"), acme), s.SuspendCompany(ctx, audit.Operator{Name: "eva"}, beta),
-		s.ResumeCompany(ctx, storetest.Because(""), acme), s.HoldBreaker(ctx, storetest.Because("drill")),
+		s.ResumeCompany(ctx, storetest.Because(""), acme), second(s.HoldBreaker(ctx, storetest.Because("drill"), false)),
 	} {
 		if do != nil {
 			t.Fatal(do)

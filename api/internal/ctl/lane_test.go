@@ -18,6 +18,14 @@ func TestLane_InText(t *testing.T) {
 		t.Helper()
 		session.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + o.must(t, args...) + "\n")
 	}
+	refused := func(args ...string) {
+		t.Helper()
+		got := o.run(t, args...)
+		if got.code == 0 {
+			t.Errorf("%s: %s", args, got.stdout)
+		}
+		session.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + got.stderr + "\n")
+	}
 	exec := func(statement string) {
 		t.Helper()
 		if _, err := d.SQL.ExecContext(t.Context(), statement); err != nil {
@@ -31,6 +39,13 @@ func TestLane_InText(t *testing.T) {
 	do("lane", "pause", "--company", "Acme", "--queue", "email:send", "--reason", "complaints")
 	do("lane", "pause", "--all", "--reason", "drill")
 	do("lane", "list")
+	refused("lane", "pause", "--company", "Acme", "--queue", "email:send", "--reason", "quota")
+	do("lane", "pause", "--company", "Acme", "--reason", "quota")
+	refused("lane", "resume", "--company", "Acme")
+	do("lane", "resume", "--company", "Acme", "--paused-for", "quota")
+	do("lane", "pause", "--company", "Acme", "--queue", "email:send", "--reason", "SES asked", "--yes")
+	refused("lane", "pause", "--all", "--reason", "outage")
+	do("lane", "pause", "--all", "--reason", "outage", "--yes")
 	exec(`UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', changed_by = 'worker-1', probe_id = gen_random_uuid(), probe_at = now(), shuts = 3`)
 	do("breaker", "show")
 	do("lane", "resume", "--all")

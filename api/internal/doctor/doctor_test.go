@@ -219,10 +219,10 @@ func TestExamine_Traffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.HoldLanes(ctx, by, company[0].ID, lane.Filter{}); err != nil {
+	if _, err := s.HoldLanes(ctx, by, company[0].ID, lane.Filter{}, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.HoldBreaker(ctx, by); err != nil {
+	if _, err := s.HoldBreaker(ctx, by, true); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dispatch_lanes SET paused_at = now() WHERE id = (SELECT min(id) FROM dispatch_lanes)")
@@ -230,10 +230,10 @@ func TestExamine_Traffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, "held", doctor.Examine(ctx, p), "warning breaker: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
-	if err := s.ReleaseBreaker(ctx, by); err != nil {
+	if _, err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, lane.Filter{}); err != nil {
+	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, lane.Filter{}, "", false); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dead_letters SET resolved_at = now()")
@@ -251,14 +251,14 @@ func TestExamine_Traffic(t *testing.T) {
 	exec(t, d, "UPDATE email_outbox SET enqueued_at = now() - interval '121 s' WHERE id = '"+taken.String()+"'")
 	wants(t, "a full window that no worker serves", doctor.Examine(ctx, p), "failure waiting: Emails on email:send have been due for 5m")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = '"+taken.String()+"'")
-	if err := s.HoldBreaker(ctx, by); err != nil {
+	if _, err := s.HoldBreaker(ctx, by, true); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
 	wants(t, "due while sending is stopped", doctor.Examine(ctx, p), "warning breaker: An operator has paused all sending since ",
 		"failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
-	if err := s.ReleaseBreaker(ctx, by); err != nil {
+	if _, err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = '"+waiting.String()+"'")

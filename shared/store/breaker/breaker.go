@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 )
 
 // Store reads and writes the circuit breaker, which all processes share. It is safe for concurrent use.
@@ -219,23 +220,45 @@ const (
 UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1
 WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
 	releaseSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1 AND held_at IS NOT NULL`
+	// heldSQL returns the hold if it has another reason than $2, NULL = any, and locks the row.
+	heldSQL = `
+SELECT held_at AS since, coalesce(held_reason, '') AS reason FROM provider_gate
+WHERE id = $1 AND held_at IS NOT NULL AND coalesce(held_reason, '') IS DISTINCT FROM $2::text FOR NO KEY UPDATE`
 )
 
-// HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. A second hold changes
-// the reason and keeps the time.
-func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator) error {
-	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.hold"}, holdSQL, by.Reason, 1)
-	return pg.Wrap("hold circuit breaker", err)
+// HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. There is one hold, which one
+// ReleaseBreaker ends: if another reason is in force, HoldBreaker returns *lane.HeldError, unless replace is set: it then changes
+// the reason, keeps the time, and returns the hold that was replaced.
+func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator, replace bool) (before []lane.Hold, err error) {
+	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "gate.hold"}, func(tx *sqlx.Tx, _ *audit.Change) error {
+		before = nil
+		if err := tx.SelectContext(ctx, &before, heldSQL, 1, by.Reason); err != nil {
+			return pg.Translate(err)
+		}
+		if len(before) > 0 && !replace {
+			return &lane.HeldError{Holds: before}
+		}
+		_, err := audit.Affected(tx.ExecContext(ctx, holdSQL, by.Reason, 1))
+		return err
+	})
+	return before, pg.Wrap("hold circuit breaker", err)
 }
 
-// HoldIn is HoldBreaker in a transaction whose audit entry names more than the hold.
+// HoldIn is HoldBreaker in a transaction whose audit entry names more than the hold. It replaces another hold.
 func HoldIn(ctx context.Context, tx *sqlx.Tx, reason string) error {
 	_, err := tx.ExecContext(ctx, holdSQL, reason, 1)
 	return pg.Wrap("hold circuit breaker", pg.Translate(err))
 }
 
-// ReleaseBreaker ends the hold.
-func (s *Store) ReleaseBreaker(ctx context.Context, by audit.Operator) error {
-	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.release"}, releaseSQL, 1)
-	return pg.Wrap("release circuit breaker", err)
+// ReleaseBreaker ends the hold, whatever its reason, and returns it.
+func (s *Store) ReleaseBreaker(ctx context.Context, by audit.Operator) (before []lane.Hold, err error) {
+	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "gate.release"}, func(tx *sqlx.Tx, _ *audit.Change) error {
+		before = nil
+		if err := tx.SelectContext(ctx, &before, heldSQL, 1, nil); err != nil {
+			return pg.Translate(err)
+		}
+		_, err := audit.Affected(tx.ExecContext(ctx, releaseSQL, 1))
+		return err
+	})
+	return before, pg.Wrap("release circuit breaker", err)
 }

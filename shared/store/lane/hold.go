@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,40 +61,87 @@ func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) 
 	return found, nil
 }
 
-// holdLanesSQL and releaseLanesSQL set and clear an operator's hold. Both lock the lanes of one company, found as in
-// listLanesSQL; frequent statements only read these rows. A hold of a held lane changes the reason and keeps the time.
-// A lane that is already in the requested state is not updated.
+// selectedSQL selects the lanes of one company, found as in listLanesSQL.
+const selectedSQL = `company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)`
+
+// holdLanesSQL and releaseLanesSQL set and clear an operator's hold. Both lock lanes of the selection, as heldLanesSQL does before
+// them; frequent statements only read these rows. A lane that is held for another reason is left as it is, or, with $5, gets the new
+// reason and keeps the time. A lane that is already in the requested state is not updated.
 const (
 	holdLanesSQL = `
 UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4
-WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)
-  AND (held_at IS NULL OR held_reason IS DISTINCT FROM $4)`
+WHERE ` + selectedSQL + ` AND (held_at IS NULL OR $5 AND held_reason IS DISTINCT FROM $4)`
 	releaseLanesSQL = `
 UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
-WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
+WHERE ` + selectedSQL + ` AND held_at IS NOT NULL AND ($4 = '' OR held_reason = $4)`
+	heldLanesSQL = `
+SELECT min(held_at) AS since, reason, count(*) AS lanes FROM (
+    SELECT held_at, coalesce(held_reason, '') AS reason FROM dispatch_lanes WHERE ` + selectedSQL + ` ORDER BY id FOR NO KEY UPDATE) l
+WHERE held_at IS NOT NULL GROUP BY reason ORDER BY since, reason`
 )
 
-// HoldLanes pauses the lanes of one company until ReleaseLanes, with the operator's reason, and returns how many lanes
-// it changed. Emails that a worker has claimed already are still sent.
-func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
-	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
+// Hold is a pause by operators: of lanes, or of all sending (see breaker.Store.HoldBreaker).
+type Hold struct {
+	Since  time.Time `db:"since" json:"since"` // of lanes, the first one
+	Reason string    `db:"reason" json:"reason"`
+	Lanes  int       `db:"lanes" json:"lanes,omitempty"` // how many have the reason; 0 = all sending is held
 }
 
-// ReleaseLanes ends the hold of HoldLanes and returns how many lanes were held.
-func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
-	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
-	if n > 0 && err == nil {
+// HeldError reports that a change needs a decision about these holds. Nothing was changed.
+type HeldError struct{ Holds []Hold }
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("held since %s: %s", e.Holds[0].Since.UTC().Format(time.RFC3339), e.Holds[0].Reason)
+}
+
+// Changed is the result of HoldLanes and ReleaseLanes.
+type Changed struct {
+	Lanes int // how many were changed
+	// Before are the holds for other reasons, which HoldLanes has left or replaced, or those that ReleaseLanes has ended.
+	Before []Hold
+}
+
+// HoldLanes pauses the lanes of one company until ReleaseLanes, with the operator's reason. Emails that a worker has claimed
+// already are still sent. Lanes that are held for another reason are left as they are; if there are no others, the error is
+// *HeldError. With replace, they get the new reason.
+func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter, replace bool) (Changed, error) {
+	return s.changeLanes(ctx, by, "lane.pause", company, f, func(tx *sqlx.Tx, done *Changed) (err error) {
+		done.Before = slices.DeleteFunc(done.Before, func(h Hold) bool { return h.Reason == by.Reason })
+		done.Lanes, err = audit.Affected(tx.ExecContext(ctx, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason, replace))
+		if errors.Is(err, audit.ErrUnchanged) && len(done.Before) > 0 {
+			return &HeldError{done.Before}
+		}
+		return err
+	})
+}
+
+// ReleaseLanes ends the holds of HoldLanes that have the reason, "" = any. It returns *HeldError if that would end holds for
+// different reasons, unless all is set.
+func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter, reason string, all bool) (Changed, error) {
+	done, err := s.changeLanes(ctx, by, "lane.resume", company, f, func(tx *sqlx.Tx, done *Changed) (err error) {
+		done.Before = slices.DeleteFunc(done.Before, func(h Hold) bool { return reason != "" && h.Reason != reason })
+		if len(done.Before) > 1 && !all {
+			return &HeldError{done.Before}
+		}
+		done.Lanes, err = audit.Affected(tx.ExecContext(ctx, releaseLanesSQL, company, f.Mailing, f.Queue, reason))
+		return err
+	})
+	if done.Lanes > 0 && err == nil {
 		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // if it fails, the next full listing finds the lanes
 	}
-	return n, err
+	return done, err
 }
 
 func (s *Store) changeLanes(
-	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f Filter, statement string, args ...any,
-) (n int, err error) {
+	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f Filter, change func(tx *sqlx.Tx, done *Changed) error,
+) (done Changed, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: action, Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {
-		changed, err := audit.Affected(tx.ExecContext(ctx, statement, args...))
-		n, a.Details = changed, map[string]any{"lanes": changed}
+		done = Changed{}
+		if err := tx.SelectContext(ctx, &done.Before, heldLanesSQL, company, f.Mailing, f.Queue); err != nil {
+			return pg.Translate(err)
+		}
+		err := change(tx, &done)
+		a.Details = map[string]any{"lanes": done.Lanes}
 		if f.Queue != "" {
 			a.Details["queue"] = f.Queue
 		}
@@ -102,7 +150,7 @@ func (s *Store) changeLanes(
 		}
 		return err
 	})
-	return n, pg.Wrap(action, err)
+	return done, pg.Wrap(action, err)
 }
 
 // ErrNone: the company has no lane for the email's queue, so no dispatcher would enqueue the email. Lanes are created

@@ -50,11 +50,11 @@ func TestDispatch_FindsRowsOfOpenedLanes(t *testing.T) {
 	for name, step := range map[string]struct{ closing, opening func() error }{
 		"held": {
 			func() error {
-				_, err := b.Store.HoldLanes(t.Context(), operator, company, lane.Filter{})
+				_, err := b.Store.HoldLanes(t.Context(), operator, company, lane.Filter{}, true)
 				return err
 			},
 			func() error {
-				_, err := b.Store.ReleaseLanes(t.Context(), operator, company, lane.Filter{})
+				_, err := b.Store.ReleaseLanes(t.Context(), operator, company, lane.Filter{}, "", false)
 				return err
 			},
 		},

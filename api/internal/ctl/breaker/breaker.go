@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
 	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/lane"
 )
 
 // Command returns the command `gatewayctl breaker` with its subcommands.
@@ -34,7 +35,8 @@ undo that.`,
 // breakerView is the state of the circuit breaker, after a change if done is set.
 type breakerView struct {
 	breakerstore.Breaker
-	done string // a sentence
+	Before []lane.Hold `json:"before,omitempty"` // the hold that was replaced or ended
+	done   string      // a sentence
 }
 
 func showCommand(c *command.Invocation) *cobra.Command {
@@ -43,24 +45,29 @@ func showCommand(c *command.Invocation) *cobra.Command {
 		Example: "  gatewayctl breaker show",
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
-			return Change(ctx, s, "", func() error { return nil })
+			return Change(ctx, s, "", func() ([]lane.Hold, error) { return nil, nil })
 		}),
 	}
 }
 
 // Change changes the circuit breaker and returns its state, which is printed after the sentence
 // done.
-func Change(ctx context.Context, s *store.Store, done string, change func() error) (output.Result, error) {
-	if err := change(); err != nil {
+func Change(ctx context.Context, s *store.Store, done string, change func() (before []lane.Hold, err error)) (output.Result, error) {
+	before, err := change()
+	if err != nil {
 		return nil, err
 	}
 	b, err := s.Breaker(ctx)
-	return breakerView{Breaker: b, done: done}, err
+	return breakerView{Breaker: b, Before: before, done: done}, err
 }
 
 func (v breakerView) WriteText(w io.Writer) {
 	if v.done != "" {
-		fmt.Fprintf(w, "%s\n\n", v.done)
+		fmt.Fprintf(w, "%s\n", v.done)
+		for _, h := range v.Before {
+			fmt.Fprintf(w, "Before, it was %s.\n", Paused(h))
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w, State(v.Breaker))
 	fmt.Fprintln(w)
@@ -79,6 +86,11 @@ func (v breakerView) WriteText(w io.Writer) {
 		rows = append(rows, []string{"by", *v.ChangedBy})
 	}
 	output.Table(w, "  ", append(rows, []string{"times opened", strconv.FormatInt(v.Openings, 10)}))
+}
+
+// Paused describes a pause by an operator.
+func Paused(h lane.Hold) string {
+	return "paused since " + output.Timestamp(h.Since) + ": " + output.Printable(h.Reason)
 }
 
 // State summarizes the state in one sentence.

@@ -92,6 +92,7 @@ func (l *laneChoice) only() (lanestore.Filter, error) {
 func pauseCommand(c *command.Invocation) *cobra.Command {
 	var chosen laneChoice
 	var reason string
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "pause (--company COMPANY [--mailing ID] [--queue QUEUE] | --all) --reason REASON",
 		Short: "Pause some or all lanes",
@@ -103,7 +104,9 @@ With --company, it pauses the lanes that the company has now; a mailing uploaded
 sent (gatewayctl company suspend stops everything of a company). With --all, it stops all
 sending at the provider's circuit breaker, for every company.
 
-Pausing a paused lane changes the reason and keeps the time.`,
+A pause has one reason. Lanes that are paused for another reason stay so, and are listed; if
+all of them are, the command fails. So does --all if all sending is paused for another
+reason. With --yes, the new reason replaces the others, and the time is kept.`,
 		Example: `  gatewayctl lane pause --company Acme --queue email:send:low --reason 'too many bounces'
   gatewayctl lane pause --all --reason 'SES asked us to stop'`,
 		Args: command.ExactArgs(),
@@ -118,26 +121,58 @@ Pausing a paused lane changes the reason and keeps the time.`,
 			}
 			if chosen.all {
 				return breaker.Change(ctx, s, "All sending is paused: "+output.Printable(by.Reason)+".\nTo resume it: gatewayctl lane resume --all",
-					func() error { return s.HoldBreaker(ctx, by) })
+					func() ([]lanestore.Hold, error) {
+						before, err := s.HoldBreaker(ctx, by, yes)
+						return before, withHolds(err, "with --yes, your reason replaces it")
+					})
 			}
-			return changeLanes(ctx, s, chosen.company, f, "paused", func(company tenant.Company) (int, error) {
-				return s.HoldLanes(ctx, by, company.ID, f)
+			others := "Still, for another reason"
+			if yes {
+				others = "Replaced"
+			}
+			return changeLanes(ctx, s, chosen.company, f, "paused", others, func(company tenant.Company) (lanestore.Changed, error) {
+				done, err := s.HoldLanes(ctx, by, company.ID, f, yes)
+				return done, withHolds(err, "with --yes, your reason replaces it")
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "replace the reasons of lanes that are paused already")
 	return operator.ReasonFlag(chosen.allFlag(addFlags(c, cmd, &chosen)), &reason, true)
+}
+
+// withHolds returns the error of a change that needs a decision about the pauses in force, with each of them.
+func withHolds(err error, advice string) error {
+	var held *lanestore.HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	var paused []string
+	for _, h := range held.Holds {
+		paused = append(paused, breaker.Paused(h)+lanesOf(h))
+	}
+	return fmt.Errorf("%s (nothing was changed): %s", strings.Join(paused, "; "), advice)
+}
+
+// lanesOf returns how many lanes a pause holds; "" for that of all sending.
+func lanesOf(h lanestore.Hold) string {
+	if h.Lanes == 0 {
+		return ""
+	}
+	return " (" + output.Plural(h.Lanes, "lane", "lanes") + ")"
 }
 
 func resumeCommand(c *command.Invocation) *cobra.Command {
 	var chosen laneChoice
-	var reason string
+	var reason, pausedFor string
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "resume (--company COMPANY [--mailing ID] [--queue QUEUE] | --all)",
 		Short: "Resume paused lanes",
 		Long: `Undoes gatewayctl lane pause. A mailing that its tenant paused stays paused, and so does a
 lane of a suspended company. --all undoes only lane pause --all: lanes that were paused
-individually stay paused.`,
-		Example: "  gatewayctl lane resume --company Acme\n  gatewayctl lane resume --all",
+individually stay paused. It prints each pause that it ends. If lanes are paused for different
+reasons, choose one with --paused-for, or end all with --yes.`,
+		Example: "  gatewayctl lane resume --company Acme --paused-for 'too many bounces'\n  gatewayctl lane resume --all",
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
 			by, err := operator.Identity(c, reason)
@@ -148,14 +183,20 @@ individually stay paused.`,
 			if err != nil {
 				return nil, err
 			}
-			if chosen.all {
-				return breaker.Change(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseBreaker(ctx, by) })
+			if chosen.all && pausedFor != "" {
+				return nil, command.Usagef("--paused-for chooses lanes of a company: it cannot be combined with --all")
 			}
-			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company tenant.Company) (int, error) {
-				return s.ReleaseLanes(ctx, by, company.ID, f)
+			if chosen.all {
+				return breaker.Change(ctx, s, "Sending is no longer paused.", func() ([]lanestore.Hold, error) { return s.ReleaseBreaker(ctx, by) })
+			}
+			return changeLanes(ctx, s, chosen.company, f, "resumed", "Ended", func(company tenant.Company) (lanestore.Changed, error) {
+				done, err := s.ReleaseLanes(ctx, by, company.ID, f, pausedFor, yes)
+				return done, withHolds(err, "choose one reason with --paused-for, or --yes to end all")
 			})
 		}),
 	}
+	cmd.Flags().StringVar(&pausedFor, "paused-for", "", "only lanes that were paused for this `REASON`")
+	cmd.Flags().BoolVar(&yes, "yes", false, "end pauses for different reasons")
 	return operator.ReasonFlag(chosen.allFlag(addFlags(c, cmd, &chosen)), &reason, false)
 }
 
@@ -163,19 +204,21 @@ individually stay paused.`,
 type lanesChanged struct {
 	Company string           `json:"company"`
 	Changed int              `json:"changed"`
-	Lanes   []lanestore.Lane `json:"lanes"` // all selected lanes
+	Before  []lanestore.Hold `json:"before,omitempty"` // the pauses that were ended, or had another reason
+	Lanes   []lanestore.Lane `json:"lanes"`            // all selected lanes
 	done    string
+	before  string // what the pauses in Before are
 }
 
 func changeLanes(
-	ctx context.Context, s *store.Store, given string, f lanestore.Filter, done string, change func(tenant.Company) (int, error),
+	ctx context.Context, s *store.Store, given string, f lanestore.Filter, done, before string, change func(tenant.Company) (lanestore.Changed, error),
 ) (output.Result, error) {
 	company, err := operator.FindCompany(ctx, s, given)
 	if err != nil {
 		return nil, err
 	}
 	f.Company = uuid.NullUUID{UUID: company.ID, Valid: true}
-	n, err := change(company)
+	changed, err := change(company)
 	if err != nil {
 		return nil, err
 	}
@@ -186,14 +229,18 @@ func changeLanes(
 	case len(lanes) == 0:
 		return nil, errors.New("no lane matches: run `gatewayctl lane list --company " + output.ShellWord(company.Name) + "` to see the company's lanes")
 	}
-	return lanesChanged{Company: company.Name, Changed: n, Lanes: lanes, done: done}, nil
+	return lanesChanged{Company: company.Name, Changed: changed.Lanes, Before: changed.Before, Lanes: lanes, done: done, before: before}, nil
 }
 
 func (v lanesChanged) WriteText(w io.Writer) {
 	if v.Changed == 0 {
 		fmt.Fprintf(w, "Nothing changed: the lanes of %s were already %s.\n\n", output.Printable(v.Company), v.done)
 	} else {
-		fmt.Fprintf(w, "%s of %s %s.\n\n", output.Plural(v.Changed, "lane", "lanes"), output.Printable(v.Company), v.done)
+		fmt.Fprintf(w, "%s of %s %s.\n", output.Plural(v.Changed, "lane", "lanes"), output.Printable(v.Company), v.done)
+		for _, h := range v.Before {
+			fmt.Fprintf(w, "%s: %s%s.\n", v.before, breaker.Paused(h), lanesOf(h))
+		}
+		fmt.Fprintln(w)
 	}
 	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesShown)])
 	if more := len(v.Lanes) - lanesShown; more > 0 {
