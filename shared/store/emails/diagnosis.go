@@ -24,14 +24,15 @@ type Diagnosis struct {
 	LastEvent *email.EventType `db:"last_event"`
 
 	// The following fields come from the outbox row and its lane, and are nil once the row is purged.
-	Queue       *string    `db:"queue"`
-	PausedAt    *time.Time `db:"paused_at"`
-	ParkedUntil *time.Time `db:"parked_until"`
-	HeldAt      *time.Time `db:"held_at"` // when an operator held its lane
-	HeldReason  *string    `db:"held_reason"`
-	EnqueuedAt  *time.Time `db:"enqueued_at"`
-	LeaseUntil  *time.Time `db:"lease_until"`
-	ProcessedAt *time.Time `db:"processed_at"`
+	Queue       *string       `db:"queue"`
+	LaneMailing uuid.NullUUID `db:"lane_mailing"` // the mailing whose lane it is
+	PausedAt    *time.Time    `db:"paused_at"`
+	ParkedUntil *time.Time    `db:"parked_until"`
+	HeldAt      *time.Time    `db:"held_at"` // when an operator held its lane
+	HeldReason  *string       `db:"held_reason"`
+	EnqueuedAt  *time.Time    `db:"enqueued_at"`
+	LeaseUntil  *time.Time    `db:"lease_until"`
+	ProcessedAt *time.Time    `db:"processed_at"`
 	// ErasedAt is when the body was deleted at the end of its retention; the email cannot be sent again.
 	ErasedAt *time.Time `db:"body_erased_at"`
 
@@ -51,7 +52,7 @@ type Diagnosis struct {
 const emailDiagnosisSQL = `
 SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
-       lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
+       lane.queue, lane.mailing_id AS lane_mailing, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
        CASE WHEN g.is_open THEN g.since END AS breaker_opened_at, g.reason AS breaker_reason, g.held_at AS breaker_held_at, g.held_reason AS breaker_held_reason,
        o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o

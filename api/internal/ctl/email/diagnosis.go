@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/emails"
 	processstore "email-gateway/shared/store/process"
 )
 
@@ -37,8 +38,8 @@ func (x *explanation) held() bool {
 		x.add("LANE_PARKED", "Its lane, %s's emails on the queue %s, is parked until %s.", x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.ParkedUntil))
 	}
 	if x.at.HeldAt != nil {
-		x.add("LANE_HELD", "Its lane, %s's emails on the queue %s, has been paused by an operator since %s: %s. To resume it: gatewayctl lane resume --company %s",
-			x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.HeldAt), output.Optional(x.at.HeldReason), output.ShellWord(x.Company))
+		x.add("LANE_HELD", "Its lane, %s's emails on the queue %s, has been paused by an operator since %s: %s. To resume %s",
+			x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.HeldAt), output.Optional(x.at.HeldReason), x.resumption())
 	}
 	if x.at.BreakerHeldAt != nil {
 		x.add("ALL_HELD", "An operator has paused all emails since %s: %s. To resume them: gatewayctl lane resume --all",
@@ -49,6 +50,15 @@ func (x *explanation) held() bool {
 			x.relativeTime(*x.at.BreakerOpenedAt), output.Optional(x.at.BreakerReason))
 	}
 	return len(x.Findings) > before
+}
+
+// resumption names what the narrowest command that resumes the email's lane resumes, and the command.
+func (x *explanation) resumption() string {
+	command := "gatewayctl lane resume --company " + output.ShellWord(x.Company)
+	if x.at.LaneMailing.Valid {
+		return "it: " + command + " --mailing " + x.at.LaneMailing.UUID.String()
+	}
+	return "it, and all other lanes of the company on that queue: " + command + " --queue " + output.Optional(x.at.Queue)
 }
 
 // dispatcher reports what prevents dispatchers from queueing, and whether they can.
@@ -137,6 +147,10 @@ func (x *explanation) overdue() bool {
 }
 
 func (x *explanation) deadline() {
+	if emails.NoDeadline(x.at.ExpiresAt, x.at.AskedAt) {
+		x.add("NO_DEADLINE", "It is an email of a mailing and has no deadline until its first try: it waits until it is sent, or its mailing is cancelled.")
+		return
+	}
 	x.add("DEADLINE", "If nothing changes, it becomes EXPIRED at %s.", x.relativeTime(x.at.ExpiresAt))
 }
 

@@ -185,19 +185,26 @@ func (x *explanation) processing() {
 		x.add("IN_WORK", "A worker is sending it; the provider call times out after 30 s. The worker's lease runs until %s.", x.relativeTime(*x.at.LeaseUntil))
 		return
 	}
-	x.add("LEASE_ENDED", "The lease of the worker that was sending it expired %s ago without a recorded result: the worker has stopped or cannot reach the database.",
+	x.add("LEASE_ENDED", "The lease of the worker that was sending it expired %s ago without a recorded result: the worker has stopped or cannot reach the database. A dispatcher ends this attempt.",
 		output.Duration(-left))
-	x.add("MAY_HAVE_BEEN_SENT", "The provider may have accepted it, so it is not sent again automatically. The attemptId of its last SENT_ATTEMPT in `gatewayctl email show %s` is the tag attempt_id in SES's event history.", x.ID)
+	x.dispatcher()
+	x.add("MAY_HAVE_BEEN_SENT", "The provider may have accepted it. The attemptId of its last SENT_ATTEMPT in `gatewayctl email show %s` is the tag attempt_id in SES's event history.", x.ID)
+	x.delivery()
 }
 
 func (x *explanation) outcomeUnknown() {
 	x.add("OUTCOME_UNKNOWN", "The request was sent to the provider, but no usable response came back: the provider may have accepted it.")
+	x.delivery()
+	x.lastError()
+}
+
+// delivery reports what follows an attempt with an unknown outcome.
+func (x *explanation) delivery() {
 	if x.at.DeliveryPolicy != nil && *x.at.DeliveryPolicy == email.AtMostOnce {
 		x.add("AT_MOST_ONCE", "Its delivery is at_most_once: unless the provider reports it as sent, it becomes FAILED.")
 	} else {
 		x.add("AT_LEAST_ONCE", "Its delivery is at_least_once: unless the provider reports it as sent, it is sent again, marked as a possible duplicate.")
 	}
-	x.lastError()
 }
 
 func (x *explanation) final() {

@@ -120,6 +120,11 @@ func explainCases() []explainCase {
 		{"lane paused", email.Pending, paused, "LANE_PAUSED DUE DEADLINE"},
 		{"lane parked", email.Pending, parked, "LANE_PARKED DUE DEADLINE"},
 		{"lane held by an operator", email.Pending, laneHeld, "LANE_HELD DUE DEADLINE"},
+		{"of a mailing, not tried yet, lane held", email.Pending, func(s s, p p) {
+			laneHeld(s, p)
+			s.ExpiresAt, s.Queue = s.CreatedAt.AddDate(10, 0, 0), to(email.QueueLow)
+			s.LaneMailing = uuid.NullUUID{UUID: uuid.MustParse("01a1fe26-0000-7e4f-8a5b-6c7d8e9f0a1b"), Valid: true}
+		}, "LANE_HELD DUE NO_DEADLINE"},
 		{"circuit breaker open", email.Pending, breakerOpen, "GATE_SHUT DUE DEADLINE"},
 		{"everything held by an operator", email.Pending, allHeld, "ALL_HELD DUE DEADLINE"},
 		{"lane was parked until a while ago", email.Pending, only(func(s s) { s.ParkedUntil = ago(time.Second) }), "DUE DEADLINE"},
@@ -179,11 +184,15 @@ func explainCases() []explainCase {
 
 		{"in work", email.Processing, nothing, "IN_WORK"},
 		{"in work, company suspended", email.Processing, suspended, "IN_WORK"},
-		{"lease ended", email.Processing, only(func(s s) { s.LeaseUntil = ago(3 * time.Minute) }), "LEASE_ENDED MAY_HAVE_BEEN_SENT"},
+		{"lease ended", email.Processing, only(func(s s) { s.LeaseUntil = ago(3 * time.Minute) }), "LEASE_ENDED MAY_HAVE_BEEN_SENT AT_LEAST_ONCE"},
+		{"lease ended, at most once, no dispatcher", email.Processing, func(s s, p p) {
+			s.LeaseUntil, s.Delivery = ago(3*time.Minute), to(email.AtMostOnce)
+			noDispatcher(s, p)
+		}, "LEASE_ENDED NO_DISPATCHER MAY_HAVE_BEEN_SENT AT_MOST_ONCE"},
 		{"lease ended, no worker", email.Processing, func(s s, p p) {
 			s.LeaseUntil = ago(3 * time.Minute)
 			noWorker(s, p)
-		}, "LEASE_ENDED MAY_HAVE_BEEN_SENT"},
+		}, "LEASE_ENDED MAY_HAVE_BEEN_SENT AT_LEAST_ONCE"},
 
 		{"at least once", email.OutcomeUnknown, nothing, "OUTCOME_UNKNOWN AT_LEAST_ONCE LAST_ERROR"},
 		{"at most once", email.OutcomeUnknown, only(func(s s) { s.DeliveryPolicy = to(email.AtMostOnce) }), "OUTCOME_UNKNOWN AT_MOST_ONCE LAST_ERROR"},

@@ -162,7 +162,11 @@ func (v emailView) WriteText(w io.Writer) {
 		add("scheduled", output.RelativeTime(*v.SendAt, v.now))
 	}
 	if !v.Status.Final() {
-		add("deadline", output.RelativeTime(v.ExpiresAt, v.now))
+		deadline := output.RelativeTime(v.ExpiresAt, v.now)
+		if emails.NoDeadline(v.ExpiresAt, v.now) {
+			deadline = "none until its first try"
+		}
+		add("deadline", deadline)
 	}
 	if v.NextAt != nil {
 		add("due", output.RelativeTime(*v.NextAt, v.now))
