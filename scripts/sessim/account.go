@@ -60,8 +60,11 @@ func accountOutput(st Settings, sent int) getAccountOutput {
 	if st.DailyQuota == 0 {
 		out.SendQuota.Max24HourSend = -1 // SES's value for unlimited
 	}
-	if st.Suspended {
+	switch {
+	case st.Suspended:
 		out.EnforcementStatus = "SHUTDOWN"
+	case st.Review:
+		out.EnforcementStatus = "PROBATION"
 	}
 	return out
 }

@@ -288,6 +288,7 @@ func TestSDK_GetAccount(t *testing.T) {
 	}{
 		{"quota", sessim.Settings{MaxSendRate: 5, DailyQuota: 100}, "", "HEALTHY", true, 100},
 		{"paused", sessim.Settings{Paused: true}, "", "HEALTHY", false, -1},
+		{"under review", sessim.Settings{Review: true}, "", "PROBATION", true, -1},
 		{"suspended", sessim.Settings{Suspended: true}, "", "SHUTDOWN", false, -1},
 		{"forbidden", sessim.Settings{GetAccount: "403"}, "AccessDeniedException", "", false, 0},
 		{"missing", sessim.Settings{GetAccount: "404"}, "unreadable", "", false, 0},
@@ -307,7 +308,7 @@ func TestSDK_GetAccount(t *testing.T) {
 			t.Errorf("%s: account = %+v, quota = %+v", c.name, out, out.SendQuota)
 		}
 	}
-	if n := sim.Summary().AccountCalls; n != 7 {
-		t.Errorf("account calls = %d, want 7", n)
+	if n := sim.Summary().AccountCalls; n != 8 {
+		t.Errorf("account calls = %d, want 8", n)
 	}
 }

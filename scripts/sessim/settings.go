@@ -24,6 +24,8 @@ type Settings struct {
 	Paused      bool `json:"paused"`
 	Suspended   bool `json:"suspended"`
 	Unavailable bool `json:"unavailable"`
+	// Review makes GetAccount report that the account is under review. Mail is accepted.
+	Review bool `json:"review"`
 
 	// GetAccount is that operation's response: "ok" (or empty), "404" or "403".
 	GetAccount string `json:"getAccount"`

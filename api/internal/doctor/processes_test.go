@@ -91,6 +91,9 @@ func TestExamine_SESAccess(t *testing.T) {
 	report(t, d, "worker", "here-4", worker+`{"region":"sa-east-1","endpoint":"","configurationSet":"feedback","sandbox":true}}`)
 	wants(t, "in the sandbox", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5",
 		"warning ses: SES has the account of worker here-4 in its sandbox (region sa-east-1): it sends only to verified recipients.")
+	report(t, d, "worker", "here-4", worker+`{"region":"sa-east-1","endpoint":"","configurationSet":"feedback","review":"PROBATION"}}`)
+	wants(t, "under review", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5",
+		"warning ses: SES reviews the account of worker here-4 (region sa-east-1): its enforcement status is PROBATION.")
 }
 
 // Workers that lack keys of the api are named, except those of a release that does not report them.

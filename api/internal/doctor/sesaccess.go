@@ -14,6 +14,8 @@ type sesAccess struct {
 	ConfigurationSet string `json:"configurationSet"`
 	// Sandbox: SES sends only to verified recipients.
 	Sandbox bool `json:"sandbox"`
+	// Review is the enforcement status of an account that is not healthy.
+	Review string `json:"review"`
 }
 
 func (a sesAccess) String() string {
@@ -27,10 +29,10 @@ func (a sesAccess) String() string {
 	return text + " with the configuration set " + a.ConfigurationSet
 }
 
-// sesAccess compares the SES settings of the workers, and reports those whose account is in the sandbox.
+// sesAccess compares the SES settings of the workers, and reports those whose account is in the sandbox or under review.
 func (x *examination) sesAccess(alive []process) {
 	workers := map[string][]process{}
-	var sandboxed []process
+	var sandboxed, reviewed []process
 	for _, p := range alive {
 		if p.SESAccess == nil {
 			continue
@@ -40,6 +42,13 @@ func (x *examination) sesAccess(alive []process) {
 		if p.SESAccess.Sandbox {
 			sandboxed = append(sandboxed, p)
 		}
+		if p.SESAccess.Review != "" {
+			reviewed = append(reviewed, p)
+		}
+	}
+	if len(reviewed) > 0 {
+		x.add("ses", Warning, "See ProviderAccountUnderReview in OPERATIONS.md: AWS's notice to the account says why. If the cause remains, AWS pauses the account, for all companies.",
+			"SES reviews the account of %s (region %s): its enforcement status is %s.", names(reviewed), reviewed[0].SESAccess.Region, reviewed[0].SESAccess.Review)
 	}
 	if len(sandboxed) > 0 {
 		x.add("ses", Warning, "Request production access in this region of SES. Until then emails to recipients that are not verified there fail with SES_SANDBOX: `gatewayctl dlq retry --code SES_SANDBOX --yes` sends them again.",

@@ -43,13 +43,12 @@ func (sesProvider) BreakerCodes() []string { return ses.BreakerCodes() }
 
 func (p sesProvider) Limits(ctx context.Context) (pace.Limits, error) {
 	account, err := p.Account(ctx)
-	restriction := ""
-	if err == nil && !account.ProductionAccess {
-		restriction = "SES has this account in its sandbox in this region: it sends only to verified recipients"
-	}
-	return pace.Limits{
-		Restriction: restriction,
-		PerSecond:   account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
+	limits := pace.Limits{
+		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
 		Unreachable: p.Unreachable(account, err),
-	}, err
+	}
+	if err == nil {
+		limits.Restriction, limits.UnderReview = account.Restriction(), account.Review != ""
+	}
+	return limits, err
 }

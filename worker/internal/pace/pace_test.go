@@ -164,11 +164,12 @@ func TestPacer_WaitContext(t *testing.T) {
 type account struct {
 	rate, perDay, sent float64
 	refusal            string
+	review             bool
 	err                error
 }
 
 func (a account) Limits(context.Context) (pace.Limits, error) {
-	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent, Refusal: a.refusal}, a.err
+	return pace.Limits{PerSecond: a.rate, PerDay: a.perDay, SentToday: a.sent, Refusal: a.refusal, UnderReview: a.review}, a.err
 }
 
 // breaker records the reports.
@@ -226,13 +227,14 @@ func TestQuota_RateAndFallback(t *testing.T) {
 	for name, c := range map[string]struct {
 		account account
 		want    float64
-		quota   string // limit and remaining quota
+		gauges  string // limit and remaining quota, and whether the account is under review
 	}{
-		"the account's rate":     {account{rate: 14, perDay: 50_000, sent: 49_000.4}, 14, "50000 999.5999999999985"},
-		"more sent than allowed": {account{rate: 14, perDay: 200, sent: 201}, 14, "200 0"},
-		"unlimited":              {account{rate: 14, perDay: -1, sent: 7}, 14, "+Inf +Inf"},
-		"not available":          {account{err: errors.New("404")}, 100, "NaN NaN"},
-		"invalid":                {account{rate: 0, perDay: 200}, 100, "NaN NaN"},
+		"the account's rate":     {account{rate: 14, perDay: 50_000, sent: 49_000.4}, 14, "50000 999.5999999999985 0"},
+		"more sent than allowed": {account{rate: 14, perDay: 200, sent: 201}, 14, "200 0 0"},
+		"unlimited":              {account{rate: 14, perDay: -1, sent: 7}, 14, "+Inf +Inf 0"},
+		"under review":           {account{rate: 14, perDay: -1, review: true}, 14, "+Inf +Inf 1"},
+		"not available":          {account{err: errors.New("404")}, 100, "NaN NaN NaN"},
+		"invalid":                {account{rate: 0, perDay: 200}, 100, "NaN NaN NaN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,9 +257,9 @@ func TestQuota_RateAndFallback(t *testing.T) {
 			if err := loop.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
-			got := fmt.Sprint(gauge(t, registry, "provider_quota_limit"), " ", gauge(t, registry, "provider_quota_left"))
-			if got != c.quota || gauge(t, registry, "provider_send_rate_limit") != c.want {
-				t.Errorf("quota %s at %g, want %s", got, gauge(t, registry, "provider_send_rate_limit"), c.quota)
+			got := fmt.Sprint(gauge(t, registry, "provider_quota_limit"), " ", gauge(t, registry, "provider_quota_left"), " ", gauge(t, registry, "provider_account_under_review"))
+			if got != c.gauges || gauge(t, registry, "provider_send_rate_limit") != c.want {
+				t.Errorf("gauges %s at %g, want %s", got, gauge(t, registry, "provider_send_rate_limit"), c.gauges)
 			}
 		})
 	}

@@ -42,8 +42,10 @@ type Limits struct {
 	SentToday float64 // in the last 24 hours
 	// Refusal is the code with which the account refuses all email; "" if it accepts email.
 	Refusal string
-	// Restriction says which emails the account does not send, although it accepts email; "" = none.
+	// Restriction says what restricts the account, although it may accept email; "" = nothing.
 	Restriction string
+	// UnderReview: the provider reviews the account, and may pause it.
+	UnderReview bool
 	// Unreachable is why the provider counts as unreachable; nil if it answers. It is also set if the limits cannot be read.
 	Unreachable error
 }
@@ -162,7 +164,7 @@ func (q *Quota) logRestriction(now string) {
 	case now == q.restriction:
 		return
 	case now != "":
-		q.params.Log.Warn("the account does not send every email", "reason", now)
+		q.params.Log.Warn("the account is restricted", "reason", now)
 	default:
 		q.params.Log.Info("the account is no longer restricted")
 	}
@@ -192,6 +194,6 @@ func (q *Quota) rate(ctx context.Context, limits Limits, err error) float64 {
 	if err := q.params.Pacer.storeRate(ctx, limits.PerSecond); err != nil {
 		q.params.Log.Warn("cannot share the account's send rate with other workers", "error", err)
 	}
-	q.metrics.quota(limits)
+	q.metrics.account(limits)
 	return limits.PerSecond
 }

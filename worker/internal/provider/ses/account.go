@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 )
@@ -21,6 +23,21 @@ type Account struct {
 	SendingEnabled bool
 	// ProductionAccess is false in the sandbox, where SES only sends to verified recipients.
 	ProductionAccess bool
+	// Review is SES's enforcement status, unless that is HEALTHY: PROBATION while the account is under review, SHUTDOWN while AWS
+	// has paused it because of a review; "" if it is healthy, or if an emulator reports none.
+	Review string
+}
+
+// Restriction says what restricts the account although it may accept email, "" if nothing does.
+func (a Account) Restriction() string {
+	var all []string
+	if !a.ProductionAccess {
+		all = append(all, "SES has this account in its sandbox in this region: it sends only to verified recipients")
+	}
+	if a.Review != "" {
+		all = append(all, "SES reviews this account, and may pause it for all companies: its enforcement status is "+a.Review)
+	}
+	return strings.Join(all, "; ")
 }
 
 // Refusal returns the error code with which the account refuses every email, "" if it accepts
@@ -34,6 +51,9 @@ func (a Account) Refusal() string {
 	}
 	return ""
 }
+
+// enforcementHealthy is the enforcement status of an account that nothing restricts.
+const enforcementHealthy = "HEALTHY"
 
 var errNoQuota = errors.New("get ses account: response has no send quota")
 
@@ -51,14 +71,18 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 		// A rate of zero would stop all sending.
 		return Account{SendingEnabled: output.SendingEnabled}, errNoQuota
 	}
-	s.sandbox.Store(!output.ProductionAccessEnabled)
-	return Account{
+	account := Account{
 		MaxSendRate:      quota.MaxSendRate,
 		Max24HourSend:    quota.Max24HourSend,
 		SentLast24Hours:  quota.SentLast24Hours,
 		SendingEnabled:   output.SendingEnabled,
 		ProductionAccess: output.ProductionAccessEnabled,
-	}, nil
+	}
+	if status := aws.ToString(output.EnforcementStatus); status != enforcementHealthy {
+		account.Review = status
+	}
+	s.account.Store(&account)
+	return account, nil
 }
 
 // Reach returns nil if SES works, by a call that sends no email.

@@ -21,18 +21,49 @@ func TestAccount(t *testing.T) {
 	e := serve(func(w http.ResponseWriter, r *http.Request) {
 		path = r.Method + " " + r.URL.Path
 		io.WriteString(w, `{"SendQuota":{"MaxSendRate":14.0,"Max24HourSend":50000.0,"SentLast24Hours":12.5},
-			"SendingEnabled":true,"ProductionAccessEnabled":true,"EnforcementStatus":"HEALTHY"}`)
+			"SendingEnabled":true,"ProductionAccessEnabled":true,"EnforcementStatus":"PROBATION"}`)
 	})(t)
 	got, err := newSender(t, ses.Config{Endpoint: e.url}).Account(t.Context())
 	if err != nil {
 		t.Fatalf("Account: %v", err)
 	}
-	want := ses.Account{MaxSendRate: 14, Max24HourSend: 50_000, SentLast24Hours: 12.5, SendingEnabled: true, ProductionAccess: true}
+	want := ses.Account{MaxSendRate: 14, Max24HourSend: 50_000, SentLast24Hours: 12.5, SendingEnabled: true, ProductionAccess: true, Review: "PROBATION"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("account (-want +got):\n%s", d)
 	}
 	if path != "GET /v2/email/account" {
 		t.Errorf("asked with %s", path)
+	}
+}
+
+// A status other than HEALTHY is reported, also beside the sandbox. Emulators report none.
+func TestAccount_Restriction(t *testing.T) {
+	t.Parallel()
+	const sandbox, review = "SES has this account in its sandbox", "its enforcement status is "
+	for answer, want := range map[string][]string{
+		`"ProductionAccessEnabled":true,"EnforcementStatus":"HEALTHY"`:   nil,
+		`"ProductionAccessEnabled":true`:                                 nil,
+		`"ProductionAccessEnabled":true,"EnforcementStatus":"PROBATION"`: {review + "PROBATION"},
+		`"EnforcementStatus":"SHUTDOWN"`:                                 {sandbox, review + "SHUTDOWN"},
+		`"EnforcementStatus":"HEALTHY"`:                                  {sandbox},
+	} {
+		e := serve(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"SendQuota":{"MaxSendRate":1,"Max24HourSend":200},"SendingEnabled":true,%s}`, answer)
+		})(t)
+		s := newSender(t, ses.Config{Endpoint: e.url})
+		account, err := s.Account(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := account.Restriction()
+		if len(want) == 0 && got != "" || s.Access()["review"] != account.Review {
+			t.Errorf("%s: %q, %v", answer, got, s.Access())
+		}
+		for _, part := range want {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: %q", answer, got)
+			}
+		}
 	}
 }
 

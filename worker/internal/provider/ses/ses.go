@@ -77,7 +77,7 @@ type Sender struct {
 	configurationSet string
 	emulator         bool // the endpoint is not AWS's
 	access           map[string]string
-	sandbox          atomic.Bool // according to the last response of GetAccount
+	account          atomic.Pointer[Account] // of the last response of GetAccount; nil before it
 	callTimeout      time.Duration
 	tracer           telemetry.Tracer
 }
@@ -126,14 +126,22 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	}, nil
 }
 
-// Access returns what decides which emails SES accepts and where it publishes their events: the settings, and whether the account
-// is in the sandbox of the region.
+// Access returns what decides which emails SES accepts and where it publishes their events: the settings, whether the account
+// is in the sandbox of the region, and the status of a review.
 func (s *Sender) Access() map[string]any {
-	access := map[string]any{"sandbox": s.sandbox.Load()}
+	access := map[string]any{"sandbox": s.inSandbox(), "review": ""}
+	if account := s.account.Load(); account != nil {
+		access["review"] = account.Review
+	}
 	for name, value := range s.access {
 		access[name] = value
 	}
 	return access
+}
+
+func (s *Sender) inSandbox() bool {
+	account := s.account.Load()
+	return account != nil && !account.ProductionAccess
 }
 
 func (c Config) access() map[string]string {
@@ -175,7 +183,7 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	if err != nil {
 		complete, partial := call.sent()
 		return provider.Receipt{}, classify(err, request{
-			complete: complete, partial: partial, namesSet: s.configurationSet != "", emulator: s.emulator, sandbox: s.sandbox.Load(),
+			complete: complete, partial: partial, namesSet: s.configurationSet != "", emulator: s.emulator, sandbox: s.inSandbox(),
 		})
 	}
 	// The SDK reads `{}` and an empty body as success without an id.

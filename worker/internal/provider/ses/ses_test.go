@@ -69,7 +69,7 @@ func TestRequest(t *testing.T) {
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, ses.Config{Region: "sa-east-1", Endpoint: "https://gateway:hunter2@vpce-1.example:443/ses", ConfigurationSet: "feedback"})
-	want := map[string]any{"region": "sa-east-1", "endpoint": "vpce-1.example:443", "configurationSet": "feedback", "sandbox": false}
+	want := map[string]any{"region": "sa-east-1", "endpoint": "vpce-1.example:443", "configurationSet": "feedback", "sandbox": false, "review": ""}
 	if diff := cmp.Diff(want, s.Access()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
