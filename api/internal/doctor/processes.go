@@ -99,7 +99,7 @@ func (x *examination) processes(ctx context.Context) {
 	x.unsubscribeLinks(alive)
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
-		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",
+		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage, and kms:Decrypt if a customer-managed key encrypts the queue. Events wait in the queue.",
 	})
 	x.alive = alive // also used by storage
 }
