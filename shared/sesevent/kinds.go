@@ -80,8 +80,9 @@ type bounce struct {
 // onAccountList is the subtype of a bounce or complaint about an email to an address on the suppression list of the SES account.
 const onAccountList = "OnAccountSuppressionList"
 
-// unattempted reports whether a subtype means that SES tried no delivery: the address is on a suppression list of SES, on which an
-// email of another company may have put it, or SES predicts a bounce. The trigger of the reputation guard lists the same ones.
+// unattempted reports whether a subtype means that SES tried no delivery: the address is on a suppression list of SES, on which
+// an email of another company may have put it, or SES predicts a bounce. The trigger of the reputation guard lists the same
+// ones.
 func unattempted(subType string) bool {
 	return slices.Contains([]string{onAccountList, "OnTenantSuppressionList", "EmailValidationSuppressed"}, subType)
 }

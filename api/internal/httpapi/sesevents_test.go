@@ -294,7 +294,8 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	}
 }
 
-// A message of the topic that is no event, such as those that EventBridge forwards, is refused; SES's test of the topic is ignored.
+// A message of the topic that is no event, such as those that EventBridge forwards, is refused. SES's test of the topic is
+// ignored.
 func TestSESEvents_NoEvents(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t, nil)
