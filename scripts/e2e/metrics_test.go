@@ -130,7 +130,8 @@ func missingSeries(families map[string]map[string]*dto.MetricFamily, selected ma
 func anySeries(families map[string]map[string]*dto.MetricFamily, s observability.Selector) bool {
 	for program, of := range families {
 		for _, m := range of[s.Metric].GetMetric() {
-			labels := map[string]string{"job": "email-gateway-" + program, "instance": ""}
+			// Prometheus adds these. The dashboard selects the installation of its variable.
+			labels := map[string]string{"job": "email-gateway-" + program, "instance": "", "installation": "$installation"}
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
