@@ -30,6 +30,11 @@ func TestRunbook_ChecksLogs(t *testing.T) {
 	}{
 		{"readable", map[string]string{"api-1.log": api, "worker-1.log": worker}, "worker-1.log: 1 lines, 2026-03-01T08:00:00.000Z to 2026-03-01T09:30:00.000Z\n", true},
 		{"an idle api", map[string]string{"api-1.log": api, "api-2.log": line("08:00:00", "starting"), "worker-1.log": worker}, "api-2.log: 0 lines, ", true},
+		{
+			"SES's events are faster than the workers",
+			map[string]string{"api-1.log": api, "worker-1.log": line("08:00:00", "starting") + line("09:30:00", "feedback recorded the email as sent before this result")},
+			"worker-1.log: 1 lines, ", true,
+		},
 		{"begins late", map[string]string{"api-1.log": api, "worker-1.log": line("09:20:00", "email moved")}, "09:20:00.000Z, begins after the dump\n", true},
 		{"wrapped", map[string]string{"api-1.log": api, "worker-1.log": worker, "worker-2.log": wrapped(worker)}, "worker-2.log: no readable line\n", false},
 		{"empty", map[string]string{"api-1.log": "", "worker-1.log": worker}, "api-1.log: no readable line\n", false},
