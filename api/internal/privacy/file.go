@@ -134,14 +134,30 @@ func (p *subject) names(line []byte) bool {
 	return holdsNumber(text, strings.ToLower(p.taxID))
 }
 
-// holdsNumber reports whether text contains the number, with or without punctuation, and without
-// further digits or letters next to it.
+// shortestNumber is how many digits remain of a number whose leading zeros a spreadsheet has removed, for a search without
+// them: fewer may be any amount.
+const shortestNumber = 8
+
+// holdsNumber reports whether text contains the number, with or without punctuation, without the leading zeros too, which a
+// spreadsheet removes from a column of numbers, and without further digits next to it.
 func holdsNumber(text, number string) bool {
+	bare := strings.TrimLeft(number, "0")
+	return holdsSigns(text, number, "") || len(bare) >= shortestNumber && holdsSigns(text, bare, ".-/")
+}
+
+// holdsSigns reports whether text contains the number, after any zeros, but not after a digit and one of the separators.
+func holdsSigns(text, number, separators string) bool {
+	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
+	lettered := strings.ContainsAny(number, "abcdefghijklmnopqrstuvwxyz")
 	sign := func(i int) bool {
-		return i >= 0 && i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z')
+		return digit(i) || lettered && i >= 0 && i < len(text) && text[i] >= 'a' && text[i] <= 'z'
 	}
+	before := -1 // the last byte before begin that is no zero
 	for begin := 0; begin < len(text); begin++ {
-		if text[begin] != number[0] || sign(begin-1) {
+		if begin > 0 && text[begin-1] != '0' {
+			before = begin - 1
+		}
+		if text[begin] != number[0] || sign(before) || digit(before-1) && strings.IndexByte(separators, text[before]) >= 0 {
 			continue
 		}
 		i, met := begin, 0
