@@ -109,8 +109,8 @@ func TestSuppression_AsOperator(t *testing.T) {
 }
 
 type importedView struct {
-	Lines, Suppressed, Refused int
-	Faults                     []struct {
+	Lines, Suppressed, Refused, OtherReasons, ChangedNotes int
+	Faults                                                 []struct {
 		Line          int
 		Code, Message string
 	}
@@ -140,6 +140,21 @@ func TestSuppressionImport(t *testing.T) {
 	if n := count(t, d, `SELECT count(*) FROM suppressions WHERE (address, reason, coalesce(note, '')) IN (('a@example.com', 'BOUNCE', ''), ('b@example.com', 'BOUNCE', ''),
 		('c@example.com', 'COMPLAINT', 'spam'), ('d@example.com', 'MANUAL', 'old system'))`); n != 4 {
 		t.Errorf("%d of 4 are suppressed", n)
+	}
+	// A provider's export of bounces: the reason is the server's answer.
+	long := strings.Repeat("ç", 250)
+	bounces := file(t, "bounces.csv", "created,email,reason,status,note\n1,n@example.com,550 5.1.1 no such user,5.1.1,\n2,o@example.com,\"550 a\nb\",5.0.0,known\n3,p@example.com,"+
+		long+",,\n4,q@example.com, complaint ,,\"one\ntwo\"\n5,r@example.com,,,"+long+"\n")
+	v, got = importing(tenant, bounces, "--reason", "BOUNCE")
+	if v.Suppressed != 5 || v.Refused != 0 || v.OtherReasons != 3 || v.ChangedNotes != 3 || got.code != ctl.ExitOK {
+		t.Errorf("bounces: %+v %+v", v, got)
+	}
+	if n := count(t, d, `SELECT count(*) FROM suppressions WHERE (address, reason, note) IN (('n@example.com', 'BOUNCE', '550 5.1.1 no such user'), ('o@example.com', 'BOUNCE', 'known'),
+		('p@example.com', 'BOUNCE', repeat('ç', 199) || '…'), ('q@example.com', 'COMPLAINT', 'one two'), ('r@example.com', 'BOUNCE', repeat('ç', 199) || '…'))`); n != 5 {
+		t.Errorf("%d of 5 bounces are suppressed with their notes", n)
+	}
+	if text := tenant.run(t, "suppression", "import", bounces).stdout; strings.Count(text, "3 lines have a reason that is none of UNSUBSCRIBE") != 1 || strings.Count(text, "3 notes were changed") != 1 {
+		t.Error(text)
 	}
 	utf16 := func(text string) string {
 		var b strings.Builder

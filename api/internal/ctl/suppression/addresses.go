@@ -8,16 +8,20 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/ctl/command"
+	"email-gateway/shared/email"
 )
 
 // addressLine is one address of the file.
 type addressLine struct {
 	line                  int
 	address, reason, note string
+	otherReason           bool // the reason of the row is a text, which is the note if the row has none
+	changedNote           bool // the note was shortened, or had line ends or other control characters
 }
 
 // openAddresses opens the file and detects its format.
@@ -124,12 +128,34 @@ func rowsIn(reader *csvfile.Reader) iter.Seq2[addressLine, error] {
 				yield(addressLine{}, err)
 				return
 			}
-			if !yield(addressLine{
-				line: row.Line, address: string(row.Field(header.Email)),
-				reason: strings.ToUpper(string(row.Field(reason))), note: string(row.Field(note)),
-			}, nil) {
+			l := addressLine{line: row.Line, address: string(row.Field(header.Email))}
+			l.describe(string(row.Field(reason)), string(row.Field(note)))
+			if !yield(l, nil) {
 				return
 			}
 		}
 	}
+}
+
+// maxNote is the maximum length of a note (characters), as the api has it.
+const maxNote = 200
+
+// describe sets the reason and the note to those of a row. Providers write the mail server's answer into the reason.
+func (l *addressLine) describe(reason, note string) {
+	reason, note = strings.TrimSpace(reason), strings.TrimSpace(note)
+	if upper := strings.ToUpper(reason); reason == "" || slices.Contains(reasons(), upper) {
+		l.reason = upper
+	} else {
+		l.otherReason, note = true, orElse(note, reason)
+	}
+	l.note = strings.Map(func(r rune) rune {
+		if email.HasControl(string(r)) {
+			return ' '
+		}
+		return r
+	}, note)
+	if short := []rune(l.note); len(short) > maxNote {
+		l.note = strings.TrimSpace(string(short[:maxNote-1])) + "…"
+	}
+	l.changedNote = l.note != note
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +35,10 @@ func importCommand(c *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Suppress every address in a file",
 		Long: `Suppresses every address in a file: one per line, or a CSV file with a column of addresses, as
-exported by other providers; the columns reason and note are used if present. - is standard
-input, one address per line.
+exported by other providers; the columns reason and note are used if present. A reason that is
+none of the four, such as a mail server's answer, is the note of a line without one, and the
+line's reason is that of --reason. Notes become one line of at most 200 characters. - is
+standard input, one address per line.
 
 A rejected line is reported, the others are imported, and the exit code is 1. Importing the
 same file again changes nothing. Memory use does not depend on the file's size. The import
@@ -74,10 +77,13 @@ type refusedLine struct {
 
 // imported is the result of an import.
 type imported struct {
-	Lines      int           `json:"lines"`
-	Suppressed int           `json:"suppressed"`
-	Refused    int           `json:"refused"`
-	Faults     []refusedLine `json:"faults"` // the first maxRefused rejected lines
+	Lines      int `json:"lines"`
+	Suppressed int `json:"suppressed"`
+	Refused    int `json:"refused"`
+	// OtherReasons are lines whose reason is a text, ChangedNotes lines whose note is shortened or on one line now.
+	OtherReasons int           `json:"otherReasons"`
+	ChangedNotes int           `json:"changedNotes"`
+	Faults       []refusedLine `json:"faults"` // the first maxRefused rejected lines
 }
 
 func (v imported) Failure() error {
@@ -89,11 +95,28 @@ func (v imported) Failure() error {
 
 func (v imported) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "%s of %s suppressed.\n", output.Thousands(v.Suppressed), output.Count(v.Lines, "line is", "lines are"))
+	if v.OtherReasons > 0 {
+		fmt.Fprintf(w, "%s a reason that is none of %s: it is the line's note, unless the line has one, and the reason is that of --reason.\n", output.Count(v.OtherReasons, "line has", "lines have"), strings.Join(reasons(), ", "))
+	}
+	if v.ChangedNotes > 0 {
+		fmt.Fprintf(w, "%s changed to one line of at most %d characters.\n", output.Count(v.ChangedNotes, "note was", "notes were"), maxNote)
+	}
 	for _, f := range v.Faults {
 		fmt.Fprintf(w, "line %d: %s (%s)\n", f.Line, output.Printable(f.Message), f.Code)
 	}
 	if v.Refused > len(v.Faults) {
 		fmt.Fprintf(w, "and %s more\n", output.Thousands(v.Refused-len(v.Faults)))
+	}
+}
+
+// add counts a line.
+func (v *imported) add(l addressLine) {
+	v.Lines++
+	if l.otherReason {
+		v.OtherReasons++
+	}
+	if l.changedNote {
+		v.ChangedNotes++
 	}
 }
 
@@ -124,9 +147,9 @@ func importAddresses(ctx context.Context, c *command.Invocation, api *client.Cli
 			}
 		})
 	}
-	read := make(chan int, 1)
+	read := make(chan imported, 1)
 	go func() {
-		n := 0
+		var n imported
 		defer func() {
 			close(handed)
 			workers.Wait()
@@ -137,14 +160,14 @@ func importAddresses(ctx context.Context, c *command.Invocation, api *client.Cli
 			var broken *csvfile.RowError
 			switch {
 			case errors.As(err, &broken):
-				n++
+				n.Lines++
 				refused <- refusedLine{l.line, broken.Code, broken.Error()}
 				continue
 			case err != nil:
 				cancel(err)
 				return
 			}
-			n++
+			n.add(l)
 			select {
 			case handed <- l:
 			case <-ctx.Done():
@@ -152,8 +175,9 @@ func importAddresses(ctx context.Context, c *command.Invocation, api *client.Cli
 			}
 		}
 	}()
-	v := collect(c, refused, &taken)
-	v.Lines, v.Suppressed = <-read, int(taken.Load())
+	faults := collect(c, refused, &taken)
+	v := <-read
+	v.Refused, v.Faults, v.Suppressed = faults.Refused, faults.Faults, int(taken.Load())
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("%w\n%s before that; import the file again for the rest", err, output.Count(v.Suppressed, "address was suppressed", "addresses were suppressed"))
 	}
