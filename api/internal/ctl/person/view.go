@@ -79,7 +79,8 @@ func (v exportedTo) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "\nNot followed, because other people have them too: the external ids %s. If the person has another address with one of them, export that one with --email.\n", printable(v.sharedIDs))
 	}
 	if len(v.sharedNumbers) > 0 {
-		fmt.Fprintf(w, "\nNot followed, because other addresses have them at the same time: the CPFs or CNPJs whose hashes begin with %s. If one is the person's own, export it with --cpf-cnpj.\n", printable(v.sharedNumbers))
+		fmt.Fprintf(w, "\nNot followed, because other addresses have them at the same time: the CPFs or CNPJs whose hashes begin with %s. If one is the person's own, export it with --cpf-cnpj.\n",
+			printable(v.sharedNumbers))
 	}
 }
 
@@ -154,7 +155,8 @@ func (v erased) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "\nThe external id %s is shared with other people: rows that contain nothing of this person but the id are kept. If the person has another address with it, erase that one with --email.\n", output.Printable(id))
 	}
 	for _, number := range v.Receipt.SharedNumbers {
-		fmt.Fprintf(w, "\nThe CPF or CNPJ whose hash begins with %s is used with other addresses at the same time: their rows are kept. If it is the person's own, repeat the command with --cpf-cnpj.\n", output.Printable(number))
+		fmt.Fprintf(w, "\nThe CPF or CNPJ whose hash begins with %s is used with other addresses at the same time: their rows are kept. If it is the person's own, repeat the command with --cpf-cnpj.\n",
+			output.Printable(number))
 	}
 	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
 		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", output.Printable(address))

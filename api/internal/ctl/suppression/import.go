@@ -96,7 +96,8 @@ func (v imported) Failure() error {
 func (v imported) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "%s of %s suppressed.\n", output.Thousands(v.Suppressed), output.Count(v.Lines, "line is", "lines are"))
 	if v.OtherReasons > 0 {
-		fmt.Fprintf(w, "%s a reason that is none of %s: it is the line's note, unless the line has one, and the reason is that of --reason.\n", output.Count(v.OtherReasons, "line has", "lines have"), strings.Join(reasons(), ", "))
+		fmt.Fprintf(w, "%s a reason that is none of %s: it is the line's note, unless the line has one, and the reason is that of --reason.\n",
+			output.Count(v.OtherReasons, "line has", "lines have"), strings.Join(reasons(), ", "))
 	}
 	if v.ChangedNotes > 0 {
 		fmt.Fprintf(w, "%s changed to one line of at most %d characters.\n", output.Count(v.ChangedNotes, "note was", "notes were"), maxNote)
