@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"fmt"
 	"net/mail"
 	"slices"
 
@@ -29,10 +28,9 @@ func Sender(defaultSender string, domains []string, text string, f *rules.Faults
 		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor an address of a domain registered for the company")
 		return ""
 	}
-	header := mailbox.Header(from)
-	if most := rules.MaxHeader - len("From"); len(header) > most {
-		f.Add("from", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters in its header, where a non-ASCII name is encoded", most))
-		return ""
+	header, err := mailbox.Header(from)
+	if err != nil {
+		f.Add("from", rules.CodeTooLong, err.Error())
 	}
 	return header
 }

@@ -5,6 +5,8 @@ package mailbox
 
 import (
 	"errors"
+	"fmt"
+	"mime"
 	"net/mail"
 	"strings"
 	"unicode/utf8"
@@ -112,10 +114,22 @@ func Parse(text string) (mail.Address, error) {
 	return mail.Address{Name: parsed.Name, Address: address}, err
 }
 
-// Header formats the mailbox for a header: a non-ASCII name is encoded.
-func Header(m mail.Address) string {
-	if m.Name == "" {
-		return m.Address
+// maxHeader is SES's limit of a header, 996 characters, without the name From.
+const maxHeader = 992
+
+// Header formats the mailbox for the header From: a non-ASCII name is encoded. Its error is that of a header that is too long.
+//
+// It always uses base64. mail.Address.String leaves a backslash as it is in its encoding for mostly ASCII names, and
+// mail.ParseAddress refuses that.
+func Header(m mail.Address) (string, error) {
+	header := m.Address
+	if encoded := mime.BEncoding.Encode("utf-8", m.Name); encoded != m.Name {
+		header = encoded + " <" + m.Address + ">"
+	} else if m.Name != "" {
+		header = m.String()
 	}
-	return m.String()
+	if len(header) > maxHeader {
+		return "", fmt.Errorf("must have at most %d characters in its header, where a non-ASCII name is encoded", maxHeader)
+	}
+	return header, nil
 }

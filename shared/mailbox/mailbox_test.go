@@ -2,9 +2,12 @@ package mailbox_test
 
 import (
 	"errors"
+	"net/mail"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
@@ -86,13 +89,40 @@ func TestASCII_LongestDomain(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"ana@example.com": "ana@example.com", "Ana <ana@example.com>": `"Ana" <ana@example.com>`, "José <j@josé.example>": "=?utf-8?q?Jos=C3=A9?= <j@xn--jos-dma.example>",
+		"ana@example.com": "ana@example.com", "Ana <ana@example.com>": `"Ana" <ana@example.com>`, "José <j@josé.example>": "=?utf-8?b?Sm9zw6k=?= <j@xn--jos-dma.example>",
 		"Ana": "", "a@example.com, b@example.com": "", "Ana <ana@example.com>\r\nBcc: b@example.com": "", "=?utf-8?q?a=0Ab?= <a@example.com>": "",
-		"amigos: a@example.com;": "", strings.Repeat("n", 201) + " <a@example.com>": "",
+		"amigos: a@example.com;": "", strings.Repeat("n", 201) + " <a@example.com>": "", strings.Repeat("名", 200) + " <a@example.com>": "",
 	} {
+		got := ""
 		parsed, err := mailbox.Parse(text)
-		if (err == nil) != (want != "") || err == nil && mailbox.Header(parsed) != want {
-			t.Errorf("%q: %q %v, want %q", text, mailbox.Header(parsed), err, want)
+		if err == nil {
+			got, err = mailbox.Header(parsed)
+		}
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q %v, want %q", text, got, err, want)
 		}
 	}
+}
+
+// What Header writes is parsed again: by the functions of the database, and by the worker before it sends.
+func TestHeader_ParsedAgain(t *testing.T) {
+	t.Parallel()
+	check := func(t rapid.TB, name string) {
+		given := mail.Address{Name: name, Address: "billing@acme.example"}
+		header, err := mailbox.Header(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parsed, err := mailbox.Parse(header); err != nil || parsed != given {
+			t.Fatalf("%s: %+v, %v, want %+v", header, parsed, err, given)
+		}
+	}
+	for c := ' '; c <= '~'; c++ {
+		check(t, "S"+string(c)+"o")
+		check(t, "S"+string(c)+"ão")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		isName := func(s string) bool { return !email.HasControl(s) }
+		check(t, rapid.StringOfN(rapid.Rune(), 0, 60, -1).Filter(isName).Draw(t, "name"))
+	})
 }

@@ -26,15 +26,19 @@ func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []by
 	if code, message := o.rules.CheckOne(e.RequestID, "omitempty,requestid"); code != "" {
 		d.Faults.Add("requestId", code, message)
 	}
-	if len(d.Faults) > 0 {
-		return nil, time.Time{}, &InvalidError{Faults: d.Faults}
-	}
-	if request.From != nil {
+	if request.From != nil && !d.Faults.Has("from") {
 		from, err := mailbox.Parse(*request.From)
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("read from: %w", err)
 		}
-		request.From = given(mailbox.Header(from))
+		header, err := mailbox.Header(from)
+		if err != nil {
+			d.Faults.Add("from", rules.CodeTooLong, err.Error())
+		}
+		request.From = &header
+	}
+	if len(d.Faults) > 0 {
+		return nil, time.Time{}, &InvalidError{Faults: d.Faults}
 	}
 	if hash := request.Recipient.CPFCNPJHash; hash != nil {
 		request.Recipient.CPFCNPJHash = given(email.KeyTaxIDHash(*hash, o.hashKey))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,7 @@ func TestRules_Package(t *testing.T) {
 		"requestId BAD_CHARACTER": func(e *outbox.Email) { e.RequestID = "ana@example.com" },
 		"subject BAD_CHARACTER":   func(e *outbox.Email) { e.Subject = "a\xff" },
 		"html BAD_CHARACTER":      func(e *outbox.Email) { e.HTML = "a\x00" },
+		"from TOO_LONG":           func(e *outbox.Email) { e.From = strings.Repeat("名", 200) + " <billing@acme.example>" },
 		"headers BAD_CHARACTER, headers.X-A INVALID_HEADER_VALUE": func(e *outbox.Email) { e.Headers = map[string]string{"X-A": "\xff"} },
 	} {
 		e := reminder()
@@ -227,6 +229,19 @@ func TestRules_Package(t *testing.T) {
 	want := []string{"aggregate.eventType", "aggregate.id", "aggregate.type"}
 	if _, err := a.reminders.Enqueue(t.Context(), a.begin(t), outbox.Aggregate{}, reminder()); !faulty(err, want...) {
 		t.Errorf("an email without an aggregate: %v", err)
+	}
+}
+
+// The function accepts the encoded form of every name that the package accepts.
+func TestEnqueue_NameOfSender(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	for i, name := range []string{`AC\\DC`, `AC\\DC São Paulo`, `Loja, \"Sul\"`, "名"} {
+		e := reminder()
+		e.From = `"` + name + `" <billing@acme.example>`
+		if _, err := a.reminders.Enqueue(t.Context(), a.begin(t), interview(strconv.Itoa(i), "X"), e); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -149,6 +149,7 @@ func TestCompanyCreate_Senders(t *testing.T) {
 		{"Acme <billing@acme.example>", "Acme <billing@acme.example>", "acme.example"},
 		{`"Acme" <billing@acme.example>`, "Acme <billing@acme.example>", "acme.example"},
 		{`"Acme, Inc." <billing@acme.example>`, `"Acme, Inc." <billing@acme.example>`, "acme.example"},
+		{`"AC\\DC São Paulo" <a@acdc.example>`, "=?utf-8?b?QUNcREMgU8OjbyBQYXVsbw==?= <a@acdc.example>", "acdc.example"},
 		{"Demonstração <demo@demo.example>", "Demonstração <demo@demo.example>", "demo.example"},
 		{"=?utf-8?q?Demonstra=C3=A7=C3=A3o?= <demo@demo.example>", "Demonstração <demo@demo.example>", "demo.example"},
 		{"Bücher <kontakt@bücher.example>", "Bücher <kontakt@xn--bcher-kva.example>", "xn--bcher-kva.example"},
@@ -164,7 +165,7 @@ func TestCompanyCreate_Senders(t *testing.T) {
 	for _, refused := range []string{
 		"", "Acme", "Acme <billing>", "a@acme.example, b@acme.example", "Friends: a@acme.example;", "a b@acme.example",
 		`"a b"@acme.example`, "Acme\r\nBcc: x <a@acme.example>", "=?utf-8?q?Acme=0D=0ABcc?= <a@acme.example>",
-		"a@[127.0.0.1]", "a@xn--.example", strings.Repeat("x", 201) + " <a@acme.example>",
+		"a@[127.0.0.1]", "a@xn--.example", strings.Repeat("x", 201) + " <a@acme.example>", strings.Repeat("名", 200) + " <a@acme.example>",
 	} {
 		if got := o.run(t, "company", "create", "--name", "Nobody", "--default-from", refused); got.code != ctl.ExitUsage {
 			t.Errorf("%q: exit code %d, %s%s", refused, got.code, got.stdout, got.stderr)

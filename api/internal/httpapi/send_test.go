@@ -89,7 +89,7 @@ func TestSend_StoresEverything(t *testing.T) {
 	if diff := cmp.Diff(want, s.Job); diff != "" {
 		t.Errorf("payload (-want +got):\n%s", diff)
 	}
-	if s.Sender != "=?utf-8?q?A=C3=A7=C3=A3o_Ltda?= <cobranca@xn--exmple-cua.com>" || s.HTML != "<p>Olá</p>" || *s.Text != "Olá\r\n\ttchau" ||
+	if s.Sender != "=?utf-8?b?QcOnw6NvIEx0ZGE=?= <cobranca@xn--exmple-cua.com>" || s.HTML != "<p>Olá</p>" || *s.Text != "Olá\r\n\ttchau" ||
 		s.Status != "PENDING" || s.Delivery != "at_most_once" || s.Priority != 2 || s.RequestID != "req-abc123" {
 		t.Errorf("%+v", s)
 	}

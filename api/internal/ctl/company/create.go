@@ -8,7 +8,6 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/uuidv7"
@@ -128,29 +128,25 @@ func addDefaultDomain(ctx context.Context, s *store.Store, c *tenant.NewCompany,
 // parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,
 // lower case.
 func parseSender(text string) (sender, domain string, err error) {
-	parsed, err := mail.ParseAddress(text)
-	switch {
-	case err != nil, strings.HasSuffix(strings.TrimSpace(text), ";"), // a group
-		email.HasControl(text), email.HasControl(parsed.Name), utf8.RuneCountInString(parsed.Name) > email.MaxFieldLen:
-		return "", "", command.Usagef("--default-from %q is not a mailbox: give an address, or 'Name <address>'", text)
+	parsed, err := mailbox.Parse(text)
+	if err != nil {
+		return "", "", command.Usagef("--default-from %q %v", text, err)
 	}
 	at := strings.LastIndexByte(parsed.Address, '@')
 	if domain, err = operator.ParseDomain(parsed.Address[at+1:]); err != nil {
 		return "", "", err
 	}
-	address := parsed.Address[:at+1] + domain
-	if err := email.CheckAddress(address); err != nil {
-		return "", "", command.Usagef("--default-from: %s %s", parsed.Address, err)
-	}
-	if parsed.Name == "" {
-		return address, domain, nil
+	parsed.Address = parsed.Address[:at+1] + domain
+	header, err := mailbox.Header(parsed)
+	if err != nil {
+		return "", "", command.Usagef("--default-from %q %v", text, err)
 	}
 	// Keep the name readable if it needs neither quotes nor encoding.
-	plain := parsed.Name + " <" + address + ">"
-	if again, err := mail.ParseAddress(plain); err == nil && again.Name == parsed.Name && again.Address == address {
+	plain := parsed.Name + " <" + parsed.Address + ">"
+	if again, err := mail.ParseAddress(plain); parsed.Name != "" && err == nil && *again == parsed {
 		return plain, domain, nil
 	}
-	return (&mail.Address{Name: parsed.Name, Address: address}).String(), domain, nil
+	return header, domain, nil
 }
 
 func (v companyCreated) WriteText(w io.Writer) {

@@ -125,10 +125,7 @@ func sender(s string) (string, error) {
 	if parsed.Address, err = address(parsed.Address); err != nil {
 		return "", err
 	}
-	if parsed.Name == "" {
-		return parsed.Address, nil
-	}
-	return parsed.String(), nil
+	return mailbox.Header(*parsed)
 }
 
 func addresses(list ...string) ([]string, error) {

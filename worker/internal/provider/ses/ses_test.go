@@ -34,7 +34,7 @@ func TestRequest(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	m := message()
-	m.From = "Café São João <pedidos@café.com.br>"
+	m.From = `"Café\\São João" <pedidos@café.com.br>`
 	m.To, m.CC, m.ReplyTo = "maria@bücher.example", []string{"Ana@A_B.example"}, "sac@CAFÉ.com.br"
 	m.Headers = map[string]string{"X-C": "3", "X-A": "1", "X-B": "2"}
 	m.CompanyID, m.InstallationID = "", ""
@@ -45,7 +45,7 @@ func TestRequest(t *testing.T) {
 
 	want := request{
 		ConfigurationSetName: "news",
-		FromEmailAddress:     `=?utf-8?q?Caf=C3=A9_S=C3=A3o_Jo=C3=A3o?= <pedidos@xn--caf-dma.com.br>`,
+		FromEmailAddress:     `=?utf-8?b?Q2Fmw6lcU8OjbyBKb8Ojbw==?= <pedidos@xn--caf-dma.com.br>`,
 		ReplyToAddresses:     []string{"sac@xn--caf-dma.com.br"},
 		EmailTags:            []pair{{"outbox_id", "outbox-1"}, {"attempt_id", "attempt-1"}},
 	}
