@@ -23,6 +23,10 @@ var signed = []string{
 	"application/x-7z-compressed", "application/x-rar-compressed", "application/x-ole-storage", "video/mp4",
 }
 
+// textOpeners are types of office programs that also open texts under them: many systems send CSV and html as Excel files and RTF as
+// Word files, and browsers on Windows report CSV as an Excel file.
+var textOpeners = []string{"application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"}
+
 // unknownType is the type of contents that nothing is known about.
 const unknownType = "application/octet-stream"
 
@@ -68,6 +72,8 @@ func CheckType(declared, detected string) string {
 		return "" // the formats of office programs are told apart by what is deep in the archive
 	case isText(seen) && isText(want) && !seen.Is("text/html") && !want.Is("text/html"):
 		return "" // JSON, CSV and the like cannot be told apart for certain
+	case isText(seen) && slices.ContainsFunc(textOpeners, want.Is):
+		return ""
 	}
 	return wrong
 }

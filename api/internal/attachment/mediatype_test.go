@@ -14,6 +14,7 @@ const (
 	icsHead  = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
 	csvHead  = "nome,valor\nAna,1\nBia,2\n"
 	htmlHead = "<!DOCTYPE html><html><body>a</body></html>"
+	rtfHead  = "{\\rtf1\\ansi Prezado cliente}"
 	zipHead  = "PK\x03\x04\x14\x00\x00\x00\x00\x00"
 )
 
@@ -41,7 +42,17 @@ func TestCheckType(t *testing.T) {
 		{"application/vnd.acme.order+json", `{"a": 1}`, true},
 		{"application/vnd.acme.remessa", csvHead, true},
 		{"text/x-acme", htmlHead, true},
+		// Texts that office programs open.
+		{"application/vnd.ms-excel", "nome;valor\nAna;1\n", true},
+		{"application/vnd.ms-excel", csvHead, true},
+		{"application/vnd.ms-excel; charset=utf-8", "<html><table><tr><td>Ana</td></tr></table></html>", true},
+		{"application/vnd.ms-excel", `<?xml version="1.0"?><Workbook/>`, true},
+		{"application/msword", rtfHead, true},
+		{"application/vnd.ms-word", htmlHead, true},
 		// Contradictions.
+		{"application/vnd.ms-excel", "\x01\x02", false},
+		{"application/msword", pdfHead, false},
+		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", csvHead, false},
 		{"application/pdf", pngHead, false},
 		{"application/pdf", "hello", false},
 		{"application/pdf", "\x01\x02", false},
