@@ -61,8 +61,8 @@ func (w *writer) start(e element) {
 		w.write(e.alt)
 	case "a":
 		w.endLink()
-		if isAddress(e.href) {
-			w.href, w.from = e.href, w.out.Len()
+		if href := withoutLines(e.href); isAddress(href) {
+			w.href, w.from = href, w.out.Len()
 		}
 	case "li":
 		w.item()
@@ -163,39 +163,6 @@ func (w *writer) item() {
 		l.next++
 	}
 	w.prefix = strings.Repeat("  ", len(w.lists)-1) + w.prefix
-}
-
-// isAddress reports whether the address of a link is of use outside of the html.
-func isAddress(href string) bool {
-	scheme, _, found := strings.Cut(href, ":")
-	if !found || strings.ContainsFunc(href, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '<' || r == '>' }) {
-		return false
-	}
-	switch strings.ToLower(scheme) {
-	case "http", "https", "mailto", "tel":
-		return true
-	}
-	return false
-}
-
-// endLink writes the address of the open link, unless its text is the address.
-func (w *writer) endLink() {
-	href := w.href
-	w.href = ""
-	if href == "" {
-		return
-	}
-	_, bare, _ := strings.Cut(href, ":")
-	shown := strings.TrimSpace(w.out.String()[w.from:])
-	for _, same := range []string{href, bare, strings.TrimPrefix(bare, "//"), strings.TrimSuffix(strings.TrimPrefix(bare, "//"), "/")} {
-		if shown == same {
-			return
-		}
-	}
-	if shown != "" {
-		w.space, w.breaks = true, 0
-	}
-	w.write("<" + href + ">")
 }
 
 // write appends a text, with white space collapsed outside of pre.
