@@ -36,8 +36,10 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
 	rabbitmq := servertest.Start(t, "rabbitmq")
-	migrate(t, db.URL, "up")
-	migrate(t, db.URL, "roles")
+	db.Run(t, "CREATE ROLE gateway_owner LOGIN CREATEROLE")
+	db.Run(t, "ALTER DATABASE "+storetest.Ask[string](t, db, "SELECT current_database()")+" OWNER TO gateway_owner")
+	migrate(t, as(t, db.URL, "gateway_owner"), "up")
+	migrate(t, as(t, db.URL, "gateway_owner"), "roles")
 	env := bulk(t, rabbitmq.URL)
 	env["WORKER_CONCURRENCY"] = "8"
 	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "60000" // a recipient waits that long between RabbitMQ and its table
@@ -81,6 +83,11 @@ func TestBackup(t *testing.T) {
 	s.redis = servertest.Start(t, "redis")
 	folders["STORAGE_URL"] = "file://" + t.TempDir() + "/new"
 	s.runbook("Restore", folders)
+	if foreign := storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM (SELECT relowner AS owner FROM pg_class WHERE relnamespace = 'public'::regnamespace
+		UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace = 'public'::regnamespace UNION ALL SELECT datdba FROM pg_database WHERE datname = current_database()) o
+		WHERE owner <> 'gateway_owner'::regrole`); foreign > 0 {
+		t.Errorf("%d tables and functions have another owner after the restore", foreign)
+	}
 	if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE id = '"+waiting+"'") != 1 || storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE id = '"+lost+"'") != 0 {
 		t.Fatalf("the dump on %s is not consistent: %s", again.URL, s.statusCounts())
 	}
