@@ -2105,12 +2105,21 @@ CREATE FUNCTION email_gateway_history() RETURNS text
     SET standard_conforming_strings TO 'on'
     AS $$
 DECLARE
-    here text := 'event_positions'::regclass::oid;
+    server text;
+    timeline text;
 BEGIN
-    RETURN format('%s.%s.%s', here, (SELECT system_identifier FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8));
-EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function
-    OR object_not_in_prerequisite_state THEN -- the last of a standby, on which nothing is written
-    RETURN here;
+    BEGIN
+        SELECT system_identifier INTO server FROM pg_control_system();
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+        NULL;
+    END;
+    BEGIN
+        timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function
+        OR object_not_in_prerequisite_state THEN -- the last of Aurora, and of a standby, on which nothing is written
+        NULL;
+    END;
+    RETURN concat_ws('.', 'event_positions'::regclass::oid, server, timeline);
 END
 $$;
 

@@ -15,8 +15,11 @@ import (
 // recorded afterwards, however many there are, and reads none again. Until a dispatcher runs, it has to wait.
 func TestAssignPositions_AfterRestore(t *testing.T) {
 	t.Parallel()
-	for _, recorded := range []int{0, 5, 10, 15} {
-		d := storetest.New(t)
+	for _, c := range []struct {
+		recorded int
+		unnamed  bool // the server does not show the restore, and the operator states it
+	}{{0, false}, {5, false}, {10, false}, {15, false}, {15, true}} {
+		recorded, d := c.recorded, storetest.New(t)
 		company, s := d.Company(t), open(t, d, "test")
 		record := func(n int) (recorded []uuid.UUID) {
 			for range n {
@@ -37,7 +40,12 @@ func TestAssignPositions_AfterRestore(t *testing.T) {
 			t.Fatalf("the cursor is at position %d, want 30", after.Position)
 		}
 
-		restoreTo(t, d, kept)
+		if c.unnamed {
+			rewind(t, d, kept)
+			d.Run(t, `UPDATE event_positions SET history = NULL`)
+		} else {
+			restoreTo(t, d, kept)
+		}
 		if _, err := s.Read(t.Context(), company, after, nil, 100); !errors.Is(err, event.ErrNewHistory) {
 			t.Errorf("before a dispatcher runs: %v", err)
 		}
@@ -103,12 +111,46 @@ func TestIDs_AfterRestore(t *testing.T) {
 // restoreTo puts the feed into the state in which it had the events, as a restored dump has it: the tables are new.
 func restoreTo(t *testing.T, d storetest.Database, kept []event.Event) {
 	t.Helper()
-	newest := kept[len(kept)-1].Position
-	d.Run(t, `DELETE FROM event_feed WHERE position > $1`, newest)
-	d.Run(t, `UPDATE event_positions SET newest = $1`, newest)
+	rewind(t, d, kept)
 	d.Run(t, `ALTER TABLE event_positions RENAME TO dumped`)
 	d.Run(t, `CREATE TABLE event_positions (LIKE dumped INCLUDING ALL)`)
 	d.Run(t, `INSERT INTO event_positions SELECT * FROM dumped`)
+}
+
+// rewind puts the feed into the state in which it had the events, as a restored server has it.
+func rewind(t *testing.T, d storetest.Database, kept []event.Event) {
+	t.Helper()
+	newest := kept[len(kept)-1].Position
+	d.Run(t, `DELETE FROM event_feed WHERE position > $1`, newest)
+	d.Run(t, `UPDATE event_positions SET newest = $1`, newest)
+}
+
+// TestHistory_Refused: where a provider refuses a function, the name has the other parts.
+func TestHistory_Refused(t *testing.T) {
+	t.Parallel()
+	for refused, want := range map[string]string{
+		"pg_walfile_name(pg_lsn)": `SELECT format('%s.%s', 'event_positions'::regclass::oid, system_identifier) FROM pg_control_system()`,
+		"pg_control_system()":     `SELECT format('%s.%s', 'event_positions'::regclass::oid, left(pg_walfile_name(pg_current_wal_lsn()), 8))`,
+	} {
+		d := storetest.New(t)
+		d.Run(t, `REVOKE EXECUTE ON FUNCTION pg_catalog.`+refused+` FROM PUBLIC`)
+		d.Run(t, `GRANT EXECUTE ON FUNCTION email_gateway_history() TO PUBLIC`)
+		tx, err := d.SQL.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		var got string
+		if _, err := tx.ExecContext(t.Context(), `SET LOCAL ROLE pg_read_all_data`); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.QueryRowContext(t.Context(), `SELECT email_gateway_history()`).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if want := storetest.Ask[string](t, d, want); got != want {
+			t.Errorf("without %s the history is %s, want %s", refused, got, want)
+		}
+	}
 }
 
 // TestHistory: the name of the history has the timeline, which changes when a standby is promoted.
