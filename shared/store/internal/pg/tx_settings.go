@@ -10,9 +10,9 @@ import (
 
 // mayIdleSQL lets the transaction be idle for a minute between two statements. For the roles in schema/roles.sql
 // Postgres ends a transaction after 5 s of idle time, so that a program that does not run releases its locks. It is for
-// transactions without locks that others wait for: an upload, whose lines come as fast as its client sends them, and
-// rounds that move emails on other connections meanwhile. They may take minutes, so they also have no transaction_timeout,
-// which an administrator may set in Postgres 17 and later.
+// transactions without locks that others wait for: an upload, which parses and checks the lines of the stored file between
+// its statements, and rounds that move emails on other connections meanwhile. They may take minutes, so they also have no
+// transaction_timeout, which an administrator may set in Postgres 17 and later.
 const mayIdleSQL = `SET LOCAL idle_in_transaction_session_timeout = '60s';
 SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL`
 
