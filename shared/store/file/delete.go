@@ -21,14 +21,22 @@ type Object struct {
 func (o Object) Key() string { return Key(o.CompanyID, o.ID) }
 
 const (
-	// lockUnusedSQL scans stored_files_used and locks files without an attachment (by attachments_file). It leaves files that
-	// another transaction has locked, possibly to attach them, to the next round.
+	// lockUnusedSQL reads a page of stored_files_used behind a position, and locks those files of it that have no attachment (by
+	// stored_files_pkey and attachments_file). It leaves files that another transaction has locked, possibly to attach them, to
+	// the next round. The page bounds what it reads: files that were uploaded weeks ago and are still attached come first.
 	lockUnusedSQL = `
-SELECT f.id FROM stored_files f
-WHERE f.used_at < now() - $1 * interval '1 ms' AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
-ORDER BY f.used_at LIMIT $2 FOR UPDATE OF f SKIP LOCKED`
+WITH page AS MATERIALIZED (
+    SELECT f.id, f.used_at FROM stored_files f
+    WHERE f.used_at < now() - $1 * interval '1 ms' AND (f.used_at, f.id) > ($2::timestamptz, $3) ORDER BY f.used_at, f.id LIMIT $4
+), locked AS (
+    SELECT f.id FROM page p JOIN stored_files f ON f.id = p.id
+    WHERE f.used_at < now() - $1 * interval '1 ms' AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
+    ORDER BY f.id FOR UPDATE OF f SKIP LOCKED
+)
+SELECT p.id, p.used_at::text AS used_at, l.id IS NOT NULL AS locked FROM page p LEFT JOIN locked l ON l.id = p.id ORDER BY p.used_at, p.id`
 
-	// lockErasedSQL is lockUnusedSQL for given files of a company (by stored_files_company_id_id_key), regardless of their age.
+	// lockErasedSQL locks those of the given files of a company (by stored_files_company_id_id_key) that have no attachment,
+	// regardless of their age, and leaves those that another transaction has locked.
 	lockErasedSQL = `
 SELECT f.id FROM stored_files f
 WHERE f.company_id = $1 AND f.id = ANY ($2::uuid[]) AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
@@ -42,24 +50,57 @@ WHERE f.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM attachments a WHERE a.
 RETURNING f.id, f.company_id`
 )
 
-// DeleteUnused deletes at most limit files that no email and no mailing attaches and that were last uploaded longer ago
-// than age, and returns how many. Their objects stay, as orphans.
-func (s *Store) DeleteUnused(ctx context.Context, age time.Duration, limit int) (int, error) {
-	gone, err := s.delete(ctx, "delete unused files", lockUnusedSQL, age.Milliseconds(), limit)
-	return len(gone), err
+// Position is that of a file in the order of the last uploads.
+type Position struct {
+	ID     uuid.UUID `db:"id"`
+	UsedAt string    `db:"used_at"` // in Postgres's form, which may be -infinity
+}
+
+// FromOldest is the position before all files.
+func FromOldest() Position { return Position{UsedAt: "-infinity"} }
+
+// DeleteUnused looks at the next files behind after that were last uploaded longer ago than age, at most page. It deletes those
+// that no email and no mailing attaches, and returns how many. Their objects stay, as orphans. The result next is FromOldest if
+// there are no more files.
+func (s *Store) DeleteUnused(ctx context.Context, age time.Duration, after Position, page int) (deleted int, next Position, err error) {
+	var read []struct {
+		Position
+		Locked bool `db:"locked"`
+	}
+	gone, err := s.delete(ctx, "delete unused files", func(tx *sqlx.Tx) (locked []uuid.UUID, err error) {
+		read = nil
+		err = tx.SelectContext(ctx, &read, lockUnusedSQL, age.Milliseconds(), after.UsedAt, after.ID, page)
+		for _, f := range read {
+			if f.Locked {
+				locked = append(locked, f.ID)
+			}
+		}
+		return locked, err
+	})
+	switch {
+	case err != nil:
+		return 0, after, err
+	case len(read) < page:
+		return len(gone), FromOldest(), nil
+	}
+	return len(gone), read[len(read)-1].Position, nil
 }
 
 // DeleteErased deletes the given files of a company that no email and no mailing attaches, regardless of their age. The
 // caller deletes their objects.
 func (s *Store) DeleteErased(ctx context.Context, company uuid.UUID, ids []uuid.UUID) ([]Object, error) {
-	return s.delete(ctx, "delete erased files", lockErasedSQL, company, pg.UUIDArray(ids))
+	return s.delete(ctx, "delete erased files", func(tx *sqlx.Tx) (locked []uuid.UUID, err error) {
+		err = tx.SelectContext(ctx, &locked, lockErasedSQL, company, pg.UUIDArray(ids))
+		return locked, err
+	})
 }
 
-func (s *Store) delete(ctx context.Context, what, lock string, args ...any) (gone []Object, err error) {
+// delete deletes files that lock has locked.
+func (s *Store) delete(ctx context.Context, what string, lock func(tx *sqlx.Tx) ([]uuid.UUID, error)) (gone []Object, err error) {
 	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		gone = nil
-		var locked []uuid.UUID
-		if err := tx.SelectContext(ctx, &locked, lock, args...); err != nil || len(locked) == 0 {
+		locked, err := lock(tx)
+		if err != nil || len(locked) == 0 {
 			return pg.Translate(err)
 		}
 		return pg.Translate(tx.SelectContext(ctx, &gone, deleteLockedSQL, pg.UUIDArray(locked)))

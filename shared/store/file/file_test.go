@@ -81,7 +81,7 @@ func TestFiles(t *testing.T) {
 	if _, err := files.UseFile(t.Context(), company, bytes.Repeat([]byte{3}, 32)); err != nil {
 		t.Fatal(err)
 	}
-	gone, err := files.DeleteUnused(t.Context(), 24*time.Hour, 10)
+	gone, _, err := files.DeleteUnused(t.Context(), 24*time.Hour, file.FromOldest(), 10)
 	if left := storetest.Ask[int](t, d, `SELECT count(*) FROM stored_files WHERE company_id = $1`, other); err != nil || gone != 1 || left != 0 {
 		t.Errorf("deleted %d, %v; want the other company's file alone", gone, err)
 	}
@@ -95,11 +95,31 @@ func TestFiles(t *testing.T) {
 	if got, err := files.Attachments(t.Context(), company, second); err != nil || len(got) != 0 {
 		t.Errorf("after the row: %v, %v", got, err)
 	}
-	if gone, err := files.DeleteUnused(t.Context(), 24*time.Hour, 10); err != nil || gone != 2 {
+	if gone, _, err := files.DeleteUnused(t.Context(), 24*time.Hour, file.FromOldest(), 10); err != nil || gone != 2 {
 		t.Errorf("deleted %v, %v", gone, err)
 	}
 	if gone, err := files.DeleteErased(t.Context(), company, []uuid.UUID{unused.ID}); err != nil || len(gone) != 1 {
 		t.Errorf("deleted %v, %v", gone, err)
+	}
+}
+
+// A page of files that are attached does not end the deletion: the next page begins behind it.
+func TestFiles_UnusedPages(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	files := file.New(d.Store.DB())
+	d.Accept(t, company, attaching(add(t, d, company, 1), add(t, d, company, 2)))
+	add(t, d, company, 3)
+	add(t, d, company, 4)
+	d.Run(t, `UPDATE stored_files SET used_at = now() - interval '25 h' - get_byte(sha256, 0) * interval '-1 s'`)
+	position := file.FromOldest()
+	for page, want := range []int{0, 2, 0} {
+		gone, next, err := files.DeleteUnused(t.Context(), 24*time.Hour, position, 2)
+		if err != nil || gone != want || (next == file.FromOldest()) != (page == 2) {
+			t.Errorf("page %d: deleted %d, want %d; the next page begins at %v (%v)", page, gone, want, next, err)
+		}
+		position = next
 	}
 }
 
@@ -168,7 +188,7 @@ func TestFiles_UseWithoutLock(t *testing.T) {
 		if _, err := files.UseFile(t.Context(), company, f.SHA256); err != nil {
 			t.Error(err)
 		}
-		if gone, err := files.DeleteUnused(t.Context(), time.Hour, 10); err != nil || gone != 0 {
+		if gone, _, err := files.DeleteUnused(t.Context(), time.Hour, file.FromOldest(), 10); err != nil || gone != 0 {
 			t.Errorf("used before %s: deleted %v, %v", used, gone, err)
 		}
 	}
@@ -226,7 +246,7 @@ func TestFiles_CleanerAndAttachment(t *testing.T) {
 		}
 	}
 	clean := func() int {
-		gone, err := files.DeleteUnused(t.Context(), time.Hour, 10)
+		gone, _, err := files.DeleteUnused(t.Context(), time.Hour, file.FromOldest(), 10)
 		if err != nil {
 			t.Error(err)
 		}

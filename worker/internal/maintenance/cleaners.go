@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/tenant"
 )
@@ -93,7 +94,7 @@ func NewCleaners(p CleanersParams) []service.Named {
 		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Retention.CleanRecipients))})
 	}
 	if p.Files != nil {
-		kinds = append(kinds, kind{"mailing files", fileExpired, always((&fileCleaner{CleanersParams: p}).batch)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
+		kinds = append(kinds, kind{"mailing files", fileExpired, always((&fileCleaner{CleanersParams: p}).batch)}, kind{"unused files", storedFileDeleted, always((&unusedFiles{p.Stored, file.FromOldest()}).batch)})
 	}
 	if p.Now == nil {
 		p.Now = time.Now
@@ -192,19 +193,28 @@ type Files interface {
 
 // StoredFiles are the rows about files for attachments; see *file.Store.
 type StoredFiles interface {
-	DeleteUnused(ctx context.Context, age time.Duration, limit int) (int, error)
+	DeleteUnused(ctx context.Context, age time.Duration, after file.Position, page int) (deleted int, next file.Position, err error)
 }
 
 // unusedAge is how long a file that no email attaches is kept after its last upload: a day, and the hour within which
 // further uploads are not recorded.
 const unusedAge = 25 * time.Hour
 
-// unusedFiles deletes only the rows; the orphan sweeper deletes the objects at its next round, 0 to 10 minutes later. The
-// promotion of a standby that lacks the commit restores a row, whose object is then most likely still there: an email may
-// attach the file again.
-func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
-	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
-	return retention.Cleaned{Count: gone, More: gone == fileBatch}, err
+// unusedPage is how many files a batch reads: to read and lock 1,000 takes some 50 ms.
+const unusedPage = 1000
+
+// unusedFiles deletes files that no email attaches, and each round looks at each file once. It deletes only the rows; the orphan
+// sweeper deletes the objects at its next round, 0 to 10 minutes later. The promotion of a standby that lacks the commit restores
+// a row, whose object is then most likely still there: an email may attach the file again.
+type unusedFiles struct {
+	stored StoredFiles
+	after  file.Position
+}
+
+func (u *unusedFiles) batch(ctx context.Context) (retention.Cleaned, error) {
+	gone, next, err := u.stored.DeleteUnused(ctx, unusedAge, u.after, unusedPage)
+	u.after = next
+	return retention.Cleaned{Count: gone, More: err == nil && next != file.FromOldest()}, err
 }
 
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
