@@ -129,8 +129,8 @@ func TestList_Refuses(t *testing.T) {
 			t.Errorf("%s: %d %s", query, r.Status, r.Body)
 		}
 	}
-	for _, name := range []string{"createdAfter", "updatedAfter"} {
-		if r := g.do(t, call{Path: "/v1/emails?" + name + "=2026-03-01T09:00:00+03:00"}); !strings.Contains(r.Body, "write + as %2B") {
+	for name, value := range map[string]string{"createdAfter": "2026-03-01T09:00:00+03:00", "updatedAfter": "2026-03-01T09:00:00+03:00", "recipient": "ana+promo@example.com"} {
+		if r := g.do(t, call{Path: "/v1/emails?" + name + "=" + value}); !strings.Contains(r.Body, "write + as %2B") {
 			t.Errorf("%s with an unescaped plus sign: %d %s", name, r.Status, r.Body)
 		}
 	}

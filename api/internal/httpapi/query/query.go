@@ -29,7 +29,14 @@ const (
 
 const codeUnknown = "UNKNOWN_PARAMETER"
 
-var malformed = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_QUERY", Detail: "the query string cannot be decoded"}
+// malformed reports a query string that cannot be decoded.
+func malformed(raw string) problem.Problem {
+	detail := "the query string cannot be decoded"
+	if strings.Contains(raw, ";") { // the standard library rejects it as a separator
+		detail += ": write ; as %3B"
+	}
+	return problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_QUERY", Detail: detail}
+}
 
 // Query parses a query string. Each method reads one parameter; Close reports all invalid and
 // unknown parameters.
@@ -46,7 +53,7 @@ type Query struct {
 func Open(r *http.Request, checks *rules.Rules) (*Query, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, malformed
+		return nil, malformed(r.URL.RawQuery)
 	}
 	return &Query{rules: checks, path: r.URL.Path, values: values, changes: r.Method != http.MethodGet}, nil
 }
@@ -58,7 +65,7 @@ func Refuse(c *gin.Context) error {
 	}
 	values, err := url.ParseQuery(c.Request.URL.RawQuery)
 	if err != nil {
-		return malformed
+		return malformed(c.Request.URL.RawQuery)
 	}
 	var faults rules.Faults
 	for _, name := range slices.Sorted(maps.Keys(values))[:min(len(values), rules.MaxFaults)] {
@@ -141,7 +148,14 @@ func (q *Query) Needs(name, other string) {
 
 // Address reads an address in stored form.
 func (q *Query) Address(name string) string {
-	value := q.Text(name, "address")
+	value, _ := q.Get(name)
+	if value == "" {
+		return ""
+	}
+	if code, message := q.rules.CheckOne(value, "address"); code != "" {
+		q.Faults.Add(name, code, plusHint(value, message))
+		return ""
+	}
 	if ascii, err := mailbox.ASCII(value); err == nil {
 		return ascii
 	}
@@ -203,13 +217,17 @@ func (q *Query) time(name string) (t time.Time, given bool) {
 	}
 	t, err := rules.ParseTime(value)
 	if err != nil {
-		message := err.Error()
-		if strings.Contains(value, " ") {
-			message += "; write + as %2B in a query"
-		}
-		q.Faults.Add(name, "INVALID_TIMESTAMP", message)
+		q.Faults.Add(name, "INVALID_TIMESTAMP", plusHint(value, err.Error()))
 	}
 	return t, err == nil
+}
+
+// plusHint completes the fault of a value with a space, which may have been a + that was not escaped.
+func plusHint(value, message string) string {
+	if strings.Contains(value, " ") {
+		message += "; write + as %2B in a query"
+	}
+	return message
 }
 
 // ReasonableTimes is the fault of a time outside of WithinReason.
