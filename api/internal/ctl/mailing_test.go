@@ -60,6 +60,7 @@ func TestMailing_InText(t *testing.T) {
 	do("mailing", "entries", id, "--status", "sent")
 	do("mailing", "verdicts", id)
 	do("mailing", "rows", id)
+	do("mailing", "verdicts", id, "--delimiter", ";")
 	d.MailingEmail(t, uuid.MustParse(id))
 	exec(t, d, `UPDATE mailing_entries SET status = CASE line_no WHEN 2 THEN 'SENT' ELSE 'FAILED' END`)
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 1, failed = 1, processed_lines = 2, counted_at = now(), completed_at = now()`)
@@ -265,6 +266,7 @@ func TestMailing_Refused(t *testing.T) {
 		{tenant, []string{"mailing", "pause", noID}, ctl.ExitFailed, "NOT_FOUND"},
 		{tenant, []string{"mailing", "verdicts", noID}, ctl.ExitFailed, "NOT_FOUND"},
 		{tenant, []string{"mailing", "verdicts", noID, "--json"}, ctl.ExitFailed, "NOT_FOUND"},
+		{tenant, []string{"mailing", "rows", noID, "--json", "--delimiter", ";"}, ctl.ExitUsage, "--delimiter is only for CSV"},
 		{tenant, []string{"mailing", "watch", noID}, ctl.ExitFailed, "NOT_FOUND"},
 		{tenant, []string{"mailing", "entries", noID, "--status", "x"}, ctl.ExitFailed, "status must be one of"},
 		{tenant, []string{"mailing", "list", "--limit", "0"}, ctl.ExitUsage, "--limit must be 1 to 10000"},

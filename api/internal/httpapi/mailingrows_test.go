@@ -144,6 +144,29 @@ func TestMailing_RowsNameTheEmailColumn(t *testing.T) {
 	}
 }
 
+// Both reports have the delimiter of the request. With another one than a comma they begin with a byte order mark, for Excel.
+func TestMailing_ReportDelimiter(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	for query, want := range map[string]string{
+		"/verdicts": "line,column,code,lastLine\r\n", "/verdicts?delimiter=%2C": "line,column,code,lastLine\r\n",
+		"/verdicts?delimiter=%3B": "\ufeffline;column;code;lastLine\r\n", "/verdicts?delimiter=tab": "\ufeffline\tcolumn\tcode\tlastLine\r\n",
+		"/rows?format=csv": "line,email,status,", "/rows?format=csv&delimiter=%3B": "\ufeffline;email;status;",
+	} {
+		if r := g.do(t, call{Path: "/mailings/" + id + query}); r.Status != http.StatusOK || !strings.HasPrefix(r.Body, want) {
+			t.Errorf("%s: %d %.100q", query, r.Status, r.Body)
+		}
+	}
+	for query, want := range map[string]string{
+		"/verdicts?delimiter=x": "must be one of", "/verdicts?delimeter=%3B": "UNKNOWN_PARAMETER", "/rows?delimiter=%3B": "is only for CSV", "/verdicts?delimiter=;": "write ; as %3B",
+	} {
+		if r := g.do(t, call{Path: "/mailings/" + id + query}); r.Status != http.StatusUnprocessableEntity && r.Status != http.StatusBadRequest || !strings.Contains(r.Body, want) {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+}
+
 // A download reads several pages, and none of its cells is a formula.
 func TestMailing_RowsOfManyPages(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@ import (
 )
 
 func verdictsCommand(c *command.Invocation) *cobra.Command {
-	return &cobra.Command{
+	var delimiter string
+	cmd := &cobra.Command{
 		Use: "verdicts ID", Short: "Download the validation results of rejected lines, as CSV",
 		Long: `Writes CSV to standard output with the columns line, column, code and lastLine, in the order of
 the file: unreadable lines, duplicates and invalid addresses. lastLine is empty unless the row
@@ -33,8 +34,12 @@ streamed; if it is interrupted, the exit code is 1.`,
 				return nil, err
 			}
 			path := mailingPath + "/" + id.String() + "/verdicts"
+			query, err := csvQuery(c, delimiter)
+			if err != nil {
+				return nil, err
+			}
 			if !c.JSON {
-				return nil, api.Download(ctx, path, nil, c.Stdout)
+				return nil, api.Download(ctx, path, query, c.Stdout)
 			}
 			csv, download := io.Pipe()
 			go func() { _ = download.CloseWithError(api.Download(ctx, path, nil, download)) }() // always nil
@@ -42,6 +47,8 @@ streamed; if it is interrupted, the exit code is 1.`,
 			return nil, writeVerdicts(c.Stdout, csv)
 		}),
 	}
+	delimiterFlag(cmd, &delimiter)
+	return cmd
 }
 
 // verdict is the validation result of a rejected line.

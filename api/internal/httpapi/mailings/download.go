@@ -1,6 +1,7 @@
 package mailings
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/companylimit"
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/httpapi/transfer"
@@ -49,8 +52,14 @@ type csvDownload struct {
 	close func()
 }
 
+// delimiterOf reads the delimiter of a CSV.
+func delimiterOf(q *query.Query) rune {
+	delimiter, _ := csvfile.ParseDelimiter(q.Text("delimiter", "delimiter"))
+	return cmp.Or(rune(delimiter), ',')
+}
+
 // openDownload waits for a place for a download. The caller must call close.
-func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
+func (h *Handlers) openDownload(c *gin.Context, delimiter rune) (*csvDownload, error) {
 	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
 	waiting, cancel := context.WithTimeout(ctx, downloadWait)
 	defer cancel()
@@ -66,7 +75,7 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	body := response.NewDownload(c)
 	remove := h.downloads.open.Add(company, body)
 	out := csv.NewWriter(body)
-	out.UseCRLF = true // RFC 4180
+	out.Comma, out.UseCRLF = delimiter, true // RFC 4180
 	return &csvDownload{Writer: out, close: func() {
 		remove()
 		release()
@@ -74,7 +83,11 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	}}, nil
 }
 
-// begin writes the headers of the response, and the names of the columns. Flush reports errors. Until endDownload, closing the
+// byteOrderMark makes Excel read a CSV as UTF-8.
+const byteOrderMark = "\ufeff"
+
+// begin writes the headers of the response, and the names of the columns. A delimiter other than the default is that of a
+// spreadsheet program, so the file begins with a byte order mark. Flush reports errors. Until endDownload, closing the
 // connection resets it.
 func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, columns []string) {
 	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
@@ -82,6 +95,9 @@ func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, colu
 	c.Status(http.StatusOK)
 	c.Writer.WriteHeaderNow() // whatever fails from now on aborts the response
 	service.ResetOnClose(c.Request.Context(), true)
+	if d.Comma != ',' {
+		columns = append([]string{byteOrderMark + columns[0]}, columns[1:]...)
+	}
 	_ = d.Write(columns)
 }
 

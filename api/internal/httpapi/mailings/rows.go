@@ -82,10 +82,14 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 				q.Faults.Add(name, "NOT_ALLOWED", "is only for JSON pages: CSV contains all rows")
 			}
 		}
+		delimiter := delimiterOf(q)
 		if err := q.Close(); err != nil {
 			return err
 		}
-		return h.downloadRows(c, id, filter)
+		return h.downloadRows(c, id, filter, delimiter)
+	}
+	if _, given := q.Get("delimiter"); given {
+		q.Faults.Add("delimiter", "NOT_ALLOWED", "is only for CSV")
 	}
 	filter.Limit = q.Limit("limit")
 	var last rowCursor
@@ -117,10 +121,10 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 
 // downloadRows streams all rows. On an error the connection is closed, so that a client does
 // not take an incomplete list for complete.
-func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingreport.RowFilter) error {
+func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingreport.RowFilter, delimiter rune) error {
 	filter.Limit = rowsPerFetch
 	company := reqctx.CompanyOf(c)
-	out, err := h.openDownload(c)
+	out, err := h.openDownload(c, delimiter)
 	if err != nil {
 		return err
 	}

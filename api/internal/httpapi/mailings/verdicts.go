@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
 	mailingstore "email-gateway/shared/store/mailing"
 )
@@ -20,7 +21,15 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := h.openDownload(c)
+	q, err := query.Open(c.Request, h.Rules)
+	if err != nil {
+		return err
+	}
+	delimiter := delimiterOf(q)
+	if err := q.Close(); err != nil {
+		return err
+	}
+	out, err := h.openDownload(c, delimiter)
 	if err != nil {
 		return err
 	}
