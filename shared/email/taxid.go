@@ -15,7 +15,8 @@ var ErrTaxID = errors.New("is neither a valid CPF nor a valid CNPJ")
 // ParseTaxID parses a CPF (11 digits) or a CNPJ (14 characters, the first twelve of them letters or
 // digits since 2026), with or without punctuation, verifies its check digits and returns it without
 // punctuation in upper case. Punctuation may be typographic: a dash of any length, a no-break
-// space. Leading zeros are never added: a number that lost them is rejected.
+// space. An apostrophe before the number is ignored: spreadsheets and ERPs write it to keep leading zeros. These are never
+// added: a number that lost them is rejected.
 func ParseTaxID(text string) (string, error) {
 	bare := strings.Map(func(r rune) rune {
 		switch {
@@ -25,7 +26,7 @@ func ParseTaxID(text string) (string, error) {
 			return r - 'a' + 'A'
 		}
 		return r
-	}, text)
+	}, strings.TrimLeft(text, "'’"))
 	if strings.Count(bare, bare[:min(1, len(bare))]) == len(bare) {
 		return "", ErrTaxID // empty, or one repeated character: valid check digits, but never issued
 	}

@@ -27,6 +27,8 @@ func TestParseTaxID_Valid(t *testing.T) {
 		{"alphanumeric CNPJ ending in zero", "12ABS345000170", "12ABS345000170"},
 		{"alphanumeric CNPJ, the tax office's example", "12.ABC.345/01DE-35", "12ABC34501DE35"},
 		{"the same in lower case", "12.abc.345/01de-35", "12ABC34501DE35"},
+		{"CPF behind an apostrophe", "'00000000191", "00000000191"},
+		{"CNPJ behind a typographic apostrophe", "’11.222.333/0001-81", "11222333000181"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -44,6 +46,8 @@ func TestParseTaxID_Invalid(t *testing.T) {
 	tests := []struct{ name, text string }{
 		{"empty", ""},
 		{"punctuation only", "..-/"},
+		{"apostrophe only", "'"},
+		{"CPF with an apostrophe inside", "529'98224725"},
 		{"CPF, first check digit wrong", "529.982.247-35"},
 		{"CPF, second check digit wrong", "529.982.247-26"},
 		{"CPF, digits swapped", "259.982.247-25"},

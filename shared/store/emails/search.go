@@ -80,9 +80,9 @@ SELECT id FROM (
 // Emails that wait for the dispatcher are read along email_outbox_lane_claim, the newest of each lane, at most $5 in
 // all. If the backlog is longer, an older email is found once a worker has received it. The lanes are those of single
 // emails, of running mailings (QUEUED is also the state between two parts of an expansion), of FAILED mailings, whose
-// emails are still sent, and of mailings that are being finalized. Emails on a task queue are read along
-// email_outbox_open, for all companies: the queues' windows keep them few, and without the LIMIT the planner may read
-// all of the company's emails.
+// emails wait until the mailing is resumed, and of mailings that are being finalized. Emails on a task queue are read
+// along email_outbox_open, for all companies: the queues' windows keep them few, and without the LIMIT the planner may
+// read all of the company's emails.
 const unreceivedSQL = `
     (SELECT o.id, o.payload, o.request_id
      FROM (SELECT id FROM dispatch_lanes
