@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/store/installation"
@@ -71,6 +73,29 @@ func TestInstallation_Detach(t *testing.T) {
 		}
 	}
 
+	// Mailings have no deadline: they are cancelled, as in OPERATIONS.md.
+	var company uuid.UUID
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id FROM companies`).Scan(&company); err != nil {
+		t.Fatal(err)
+	}
+	d.Mailing(t, company, 1, nil)
+	const openMailings = `FROM mailings WHERE status NOT IN ('COMPLETED', 'CANCELLED') AND entries_deleted_at IS NULL`
+	var mailing string
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id `+openMailings).Scan(&mailing); err != nil {
+		t.Fatal(err)
+	}
+	by.must(t, "company", "cancel-mailing", mailing, "--reason", "copy of the database")
+	if n := count(t, d, `SELECT count(*) `+openMailings); n != 0 {
+		t.Errorf("%d mailings are open", n)
+	}
+
+	// Repeated, as after a lost answer: the undo needs the id of the original.
+	var again installation.Detached
+	by.decode(t, &again, detach...)
+	if done.Repeated = true; again != done {
+		t.Errorf("repeated: %+v, want %+v", again, done)
+	}
+
 	// Undo, as in OPERATIONS.md. The endpoint that its company has disabled remains disabled.
 	d.Run(t, `UPDATE installation SET storage_marked_at = NULL, id =
 		(SELECT (details->>'before')::uuid FROM operator_audit WHERE action = 'installation.detach' ORDER BY at DESC LIMIT 1)`)
@@ -86,7 +111,11 @@ func TestInstallation_Detach(t *testing.T) {
 	if n := count(t, d, `SELECT count(DISTINCT coalesce(disabled_reason, 'none')) FROM webhook_endpoints WHERE disabled_reason IS DISTINCT FROM 'OPERATOR'`); n != 2 {
 		t.Error("want one endpoint enabled, and one disabled by its company")
 	}
-	if text := by.must(t, detach...); !strings.Contains(text, "1 webhook endpoint was disabled") {
+	if text := by.must(t, detach...); !strings.Contains(text, "1 webhook endpoint was disabled") || strings.Contains(text, "nothing was changed") {
 		t.Error(text)
+	}
+	by.must(t, "lane", "resume", "--all")
+	if text := by.must(t, detach...); strings.Contains(text, "nothing was changed") {
+		t.Error("after it has sent:", text)
 	}
 }

@@ -19,10 +19,21 @@ var ErrRunning = errors.New("programs use this database")
 
 // Detached is the result of Detach.
 type Detached struct {
-	ID       uuid.UUID `json:"id"`       // the new one
-	Before   uuid.UUID `json:"before"`   // that of the original
-	Webhooks int       `json:"webhooks"` // how many endpoints were disabled
+	ID       uuid.UUID `db:"id" json:"id"`             // the new one
+	Before   uuid.UUID `db:"before" json:"before"`     // that of the original
+	Webhooks int       `db:"webhooks" json:"webhooks"` // how many endpoints were disabled
+	// Repeated: an earlier Detach did this, and nothing was changed.
+	Repeated bool `db:"-" json:"repeated,omitempty"`
 }
+
+// detachedSQL reads the last detach, backward along operator_audit_age, if it made this installation, which has sent nothing since:
+// sending was held then and still is, no endpoint is enabled, and no api has marked a storage.
+const detachedSQL = `
+SELECT i.id, (a.details->>'before')::uuid AS before, (a.details->>'webhooks')::integer AS webhooks
+FROM installation i, provider_gate g,
+    (SELECT subject, details, at FROM operator_audit WHERE action = 'installation.detach' ORDER BY at DESC, id DESC LIMIT 1) a
+WHERE i.singleton AND i.id::text = a.subject AND i.storage_marked_at IS NULL AND g.id = 1 AND g.held_at <= a.at
+  AND NOT EXISTS (SELECT FROM webhook_endpoints WHERE status <> 'DISABLED')`
 
 // detachSQL updates the only row, by installation_pkey.
 const detachSQL = `
@@ -32,7 +43,8 @@ RETURNING i.id, was.id`
 
 // Detach makes a copy of a database an installation of its own, in one commit: with a new id, so that its programs refuse the
 // storage, the Redis and the RabbitMQ of the original; with all sending held until breaker.Store.ReleaseBreaker; and with each
-// webhook endpoint disabled. It returns ErrRunning if a dispatcher or worker counts as running.
+// webhook endpoint disabled. It returns ErrRunning if a dispatcher or worker counts as running. Repeated before anything was sent, it
+// changes nothing and returns the first result: a second id would leave no row with the id of the original last, which undoes it.
 func (s *Store) Detach(ctx context.Context, by audit.Operator) (done Detached, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "installation.detach"}, func(tx *sqlx.Tx, a *audit.Change) error {
 		running, err := process.AnyLive(ctx, tx)
@@ -41,6 +53,15 @@ func (s *Store) Detach(ctx context.Context, by audit.Operator) (done Detached, e
 		}
 		if running {
 			return ErrRunning
+		}
+		var repeated []Detached
+		if err := tx.SelectContext(ctx, &repeated, detachedSQL); err != nil {
+			return pg.Translate(err)
+		}
+		if len(repeated) > 0 {
+			done = repeated[0]
+			done.Repeated = true
+			return audit.ErrUnchanged
 		}
 		if err := tx.QueryRowxContext(ctx, detachSQL).Scan(&done.ID, &done.Before); err != nil {
 			return pg.Translate(err)

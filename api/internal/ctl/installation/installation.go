@@ -37,7 +37,8 @@ gets an id of its own, so that its programs refuse the storage, the Redis and th
 the original; all sending is paused; and every webhook endpoint is disabled.
 
 It is refused while a dispatcher or worker uses the database, or has reported within 15 s. Stop
-the copy's apis too: one that runs keeps the id of the original.
+the copy's apis too: one that runs keeps the id of the original. Repeated before the copy has
+sent anything or marked a storage, it changes nothing and prints the first result.
 Never run it on the original: sending would stop, and its programs would refuse their storage,
 Redis and RabbitMQ.`,
 		Example: "  gatewayctl installation detach --reason 'restore drill'",
@@ -62,6 +63,9 @@ Redis and RabbitMQ.`,
 type detached struct{ installationstore.Detached }
 
 func (v detached) WriteText(w io.Writer) {
+	if v.Repeated {
+		fmt.Fprintln(w, "It was detached before and has sent nothing since: nothing was changed. This is the first result.")
+	}
 	fmt.Fprintf(w, `This database is installation %s now; the original is %s.
 All sending is paused, and %s disabled.
 
