@@ -2,13 +2,8 @@ package service
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
-
-	"email-gateway/shared/email"
 )
 
 // Loop is a service that runs a function repeatedly: at once when woken, otherwise at every
@@ -67,7 +62,7 @@ func (l *Loop) run(ctx context.Context) {
 	<-timer.C
 	for ctx.Err() == nil {
 		wait, wake := l.params.Interval, l.params.Wake
-		more, err := l.round(ctx)
+		more, err := Recovered(func() (bool, error) { return l.params.RunOnce(ctx) })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -87,14 +82,4 @@ func (l *Loop) run(ctx context.Context) {
 		case <-wake:
 		}
 	}
-}
-
-// round recovers a panic, so that one failing round does not end the process.
-func (l *Loop) round(ctx context.Context) (more bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.Join(err, fmt.Errorf("panic: %s\n%s", email.MaskText(fmt.Sprint(p)), debug.Stack()))
-		}
-	}()
-	return l.params.RunOnce(ctx)
 }

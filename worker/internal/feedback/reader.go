@@ -192,7 +192,7 @@ func (r *Reader) work(ctx context.Context, messages []Message) {
 
 // record records the event of a message and reports whether the message is done.
 func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done bool) {
-	f, err := sesevent.ParseQueued(m.Body)
+	f, err := service.Recovered(func() (feedbackstore.Feedback, error) { return sesevent.ParseQueued(m.Body) })
 	switch {
 	case errors.Is(err, sesevent.ErrNoEvent):
 		r.p.Recorder.Count("", sesevent.Ignored)
@@ -200,7 +200,7 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 		return true
 	case err != nil:
 		r.p.Recorder.Count("", sesevent.Poison)
-		r.p.Log.Error("malformed message left in the queue of SES events", "messageId", m.ID)
+		r.p.Log.Error("malformed message left in the queue of SES events", "messageId", m.ID, "error", email.MaskText(err.Error()))
 		return false
 	}
 	may, probe := r.locked.enter(f.CompanyID)
@@ -210,7 +210,7 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 	}
 	recording, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	result, err := r.p.Recorder.Record(recording, f, start)
+	result, err := service.Recovered(func() (sesevent.Result, error) { return r.p.Recorder.Record(recording, f, start) })
 	later := err != nil && (store.IsOutage(err) || recording.Err() != nil)
 	if later {
 		r.p.Database.Failed()

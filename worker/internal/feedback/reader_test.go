@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
+	feedbackstore "email-gateway/shared/store/feedback"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
@@ -231,6 +232,44 @@ func TestReader_Poison(t *testing.T) {
 	waittest.Until(t, "moved to the dead-letter queue", func() bool { return dead.Len() == len(poison) && q.Len() == 0 })
 	if n := r.counted(t, "other", sesevent.Poison); n != 2*len(poison) {
 		t.Errorf("%d counted, want each message twice", n)
+	}
+}
+
+// panicking is a Recorder for which one event causes a panic.
+type panicking struct {
+	feedback.Recorder
+	id uuid.UUID
+}
+
+func (p panicking) Record(ctx context.Context, f feedbackstore.Feedback, start time.Time) (sesevent.Result, error) {
+	if f.OutboxID == p.id {
+		panic("impossible event of ana@example.com")
+	}
+	return p.Recorder.Record(ctx, f, start)
+}
+
+// A message that causes a panic is left to the redrive policy, too, and neither ends the process nor delays others of its company.
+func TestReader_Panic(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	server := servertest.SharedSQS(t)
+	dead := servertest.NewQueue(t, server, nil)
+	q := servertest.NewQueue(t, server, map[string]string{
+		"VisibilityTimeout": "1", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"2"}`, dead.ARN),
+	})
+	bad, good := b.sent(b.company), b.sent(b.company)
+	q.Send(bad.delivery())
+	registry := prometheus.NewRegistry()
+	r := b.read(q.URL, func(p *feedback.Params) { p.Recorder = panicking{b.recorder(p.Log, b.Store, registry), bad.id} })
+	r.registry = registry
+	waittest.Until(t, "moved to the dead-letter queue", func() bool { return dead.Len() == 1 && q.Len() == 0 })
+	q.Send(good.delivery())
+	waittest.Until(t, "recorded", func() bool { return b.timeline(good.id) == delivered })
+	if n := r.counted(t, "Delivery", sesevent.Poison); n != 2 {
+		t.Errorf("%d counted, want the message twice", n)
+	}
+	if text := r.log.String(); !strings.Contains(text, "panic: impossible event of a***@e***.com") || !strings.Contains(text, "reader_test.go") {
+		t.Errorf("the log must contain the panic and its stack:\n%s", text)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/service"
 	"email-gateway/shared/standardwebhook"
 	webhookstore "email-gateway/shared/store/webhook"
 )
@@ -116,10 +117,20 @@ func (b *batch) attemptAll() {
 		b.mu.Unlock()
 		chains.Go(func() {
 			defer b.limits.leave()
-			b.follow(email, c)
+			_, err := service.Recovered(func() (struct{}, error) { b.follow(email, c); return struct{}{}, nil })
+			if err != nil {
+				b.fail(err)
+			}
 		})
 	}
 	chains.Wait()
+}
+
+// fail stops the batch. The round returns the error after it has recorded the other attempts.
+func (b *batch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped, b.fault = true, err
 }
 
 // follow attempts the items of one email.

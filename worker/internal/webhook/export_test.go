@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -56,3 +57,6 @@ func (s *Service) Throttles(endpoint uuid.UUID) bool {
 	kept := s.throttling[endpoint]
 	return kept != nil && kept.throttles()
 }
+
+// SetTransport replaces what makes the requests.
+func (s *Sender) SetTransport(t http.RoundTripper) { s.client.Transport = t }

@@ -199,7 +199,7 @@ func (s *server) record(ctx context.Context, r webhookstore.Result, more bool) (
 		s.p.Metrics.disabled.WithLabelValues(string(*after.DisabledReason)).Inc()
 		s.p.Log.Warn("webhook endpoint disabled", "webhookId", after.ID, "companyId", after.CompanyID, "reason", string(*after.DisabledReason))
 	}
-	return more && !after.DisabledNow && r.RetryAfter == 0 && !r.Throttled, nil
+	return more && !after.DisabledNow && r.RetryAfter == 0 && !r.Throttled, s.fault
 }
 
 // itemsOf reads the events of the due deliveries. missing are the deliveries whose event is no longer stored.

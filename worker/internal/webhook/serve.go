@@ -30,6 +30,7 @@ type server struct {
 	limits *endpointLimits
 	// replayed means that the previous round was that of a replay.
 	replayed bool
+	fault    error // a panic of an attempt
 }
 
 // serve serves an endpoint until nothing is due, or its turn is over. ErrLeaseLost: the endpoint is disabled, deleted

@@ -265,7 +265,8 @@ func (s *Service) start(w webhookstore.Work) {
 			delete(s.active, w.EndpointID)
 			s.ended.Store(true)
 		}()
-		switch err := s.serve(s.ctx, w); {
+		_, err := service.Recovered(func() (struct{}, error) { return struct{}{}, s.serve(s.ctx, w) })
+		switch {
 		case err == nil:
 			s.failures.remove(w.EndpointID)
 		case !errors.Is(err, webhookstore.ErrLeaseLost) && s.ctx.Err() == nil:
