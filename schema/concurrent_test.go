@@ -76,7 +76,8 @@ func TestSetPasswords_ClearText(t *testing.T) {
 	}
 }
 
-// The same password has the same verifier, which other passwords, roles and installations do not have: a PgBouncer's copy stays valid.
+// The same password has the same verifier, which other passwords, roles and installations do not have: a PgBouncer's
+// copy stays valid.
 func TestSetPasswords_StableVerifier(t *testing.T) {
 	t.Parallel()
 	admin := os.Getenv("DATABASE_URL")

@@ -112,7 +112,8 @@ func TestUp_KeepsValidated(t *testing.T) {
 	}
 }
 
-// The migration that adds an index to each partition is repeated after a dispatcher has made another partition, with the same index.
+// The migration that adds an index to each partition is repeated after a dispatcher has made another partition, with
+// the same index.
 func TestUp_PartitionMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)

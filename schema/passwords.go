@@ -49,9 +49,10 @@ func UsedElsewhere(ctx context.Context, db *sql.DB) (map[string][]string, error)
 // installationSQL reads the one row of its table, and locks nothing.
 const installationSQL = `SELECT id::text FROM installation`
 
-// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them, the same
-// ones for the same passwords. The caller must be allowed to alter the roles, and to read the table installation. Any number of callers may run it concurrently, also with Up and Roles:
-// Postgres refuses concurrent changes of one role.
+// SetPasswords sets the passwords of roles, by their names. Postgres gets only SCRAM-SHA-256 verifiers of them, the
+// same ones for the same passwords. The caller must be allowed to alter the roles, and to read the table installation.
+// Any number of callers may run it concurrently, also with Up and Roles: Postgres refuses concurrent changes of one
+// role.
 func SetPasswords(ctx context.Context, db *sql.DB, passwords map[string]string) (err error) {
 	if len(passwords) == 0 {
 		return nil

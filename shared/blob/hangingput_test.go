@@ -33,8 +33,8 @@ func hangingDisk(dir string) (release func(), err error) {
 	}), nil
 }
 
-// A Put on a disk that hangs ends, at its first call or at its last ones, and leaves no unfinished file behind once the disk responds.
-// However many they are, at most 64 calls hang.
+// A Put on a disk that hangs ends, at its first call or at its last ones, and leaves no unfinished file behind once the
+// disk responds. However many they are, at most 64 calls hang.
 func TestFolderHangs_Put(t *testing.T) { // not parallel: it counts goroutines
 	for _, hangsAtOnce := range []bool{true, false} {
 		puts := 100

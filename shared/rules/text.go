@@ -63,8 +63,8 @@ func ParseID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// ParseTime parses a time in RFC 3339, which always has a time zone and allows t and z for T and Z. Leap seconds are an error: neither
-// Go nor Postgres has them.
+// ParseTime parses a time in RFC 3339, which always has a time zone and allows t and z for T and Z. Leap seconds are an
+// error: neither Go nor Postgres has them.
 func ParseTime(value string) (time.Time, error) {
 	var t time.Time
 	upper := []byte(strings.ToUpper(value))

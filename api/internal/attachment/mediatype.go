@@ -23,8 +23,8 @@ var signed = []string{
 	"application/x-7z-compressed", "application/x-rar-compressed", "application/x-ole-storage", "video/mp4",
 }
 
-// textOpeners are types of office programs that also open texts under them: many systems send CSV and html as Excel files and RTF as
-// Word files, and browsers on Windows report CSV as an Excel file.
+// textOpeners are types of office programs that also open texts under them: many systems send CSV and html as Excel
+// files and RTF as Word files, and browsers on Windows report CSV as an Excel file.
 var textOpeners = []string{"application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"}
 
 // unknownType is the type of contents that nothing is known about.

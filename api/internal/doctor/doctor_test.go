@@ -268,7 +268,8 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "breaker open", doctor.Examine(ctx, p), "failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
-// A mailing that failed or was paused and was forgotten keeps its data without a limit. One that was never started is cancelled by its age.
+// A mailing that failed or was paused and was forgotten keeps its data without a limit. One that was never started is
+// cancelled by its age.
 func TestExamine_StalledMailings(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A cursor is only for the list and the filters for which it was made: elsewhere a page would begin anywhere. The size of the pages
-// may change, and so may the prefix of the path.
+// A cursor is only for the list and the filters for which it was made: elsewhere a page would begin anywhere. The size
+// of the pages may change, and so may the prefix of the path.
 func TestCursor_OfOneList(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -226,9 +226,9 @@ SELECT held_at AS since, coalesce(held_reason, '') AS reason FROM provider_gate
 WHERE id = $1 AND held_at IS NOT NULL AND coalesce(held_reason, '') IS DISTINCT FROM $2::text FOR NO KEY UPDATE`
 )
 
-// HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. There is one hold, which one
-// ReleaseBreaker ends: if another reason is in force, HoldBreaker returns *lane.HeldError, unless replace is set: it then changes
-// the reason, keeps the time, and returns the hold that was replaced.
+// HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. There is one
+// hold, which one ReleaseBreaker ends: if another reason is in force, HoldBreaker returns *lane.HeldError, unless
+// replace is set: it then changes the reason, keeps the time, and returns the hold that was replaced.
 func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator, replace bool) (before []lane.Hold, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "gate.hold"}, func(tx *sqlx.Tx, _ *audit.Change) error {
 		before = nil

@@ -64,8 +64,8 @@ type Email struct {
 	Template *string `db:"template"`
 }
 
-// NoDeadline reports whether a deadline is outbox.NoDeadlineSQL, that of an email of a mailing before its first try. A real one is
-// at most 13 months ahead: the longest EMAIL_TTL after the latest time for which an email can be scheduled.
+// NoDeadline reports whether a deadline is outbox.NoDeadlineSQL, that of an email of a mailing before its first try. A
+// real one is at most 13 months ahead: the longest EMAIL_TTL after the latest time for which an email can be scheduled.
 func NoDeadline(expiresAt, now time.Time) bool { return expiresAt.Sub(now) > 2*365*24*time.Hour }
 
 // emailColumns merges an outbox row o with its log l; either may be missing. The aggregate a is found by

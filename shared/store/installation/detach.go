@@ -26,8 +26,8 @@ type Detached struct {
 	Repeated bool `db:"-" json:"repeated,omitempty"`
 }
 
-// detachedSQL reads the last detach, backward along operator_audit_age, if it made this installation, which has sent nothing since:
-// sending was held then and still is, no endpoint is enabled, and no api has marked a storage.
+// detachedSQL reads the last detach, backward along operator_audit_age, if it made this installation, which has sent
+// nothing since: sending was held then and still is, no endpoint is enabled, and no api has marked a storage.
 const detachedSQL = `
 SELECT i.id, (a.details->>'before')::uuid AS before, (a.details->>'webhooks')::integer AS webhooks
 FROM installation i, provider_gate g,
@@ -41,10 +41,11 @@ UPDATE installation i SET id = gen_random_uuid(), storage_marked_at = NULL
 FROM installation was WHERE i.singleton AND was.singleton
 RETURNING i.id, was.id`
 
-// Detach makes a copy of a database an installation of its own, in one commit: with a new id, so that its programs refuse the
-// storage, the Redis and the RabbitMQ of the original; with all sending held until breaker.Store.ReleaseBreaker; and with each
-// webhook endpoint disabled. It returns ErrRunning if a dispatcher or worker counts as running. Repeated before anything was sent, it
-// changes nothing and returns the first result: a second id would leave no row with the id of the original last, which undoes it.
+// Detach makes a copy of a database an installation of its own, in one commit: with a new id, so that its programs
+// refuse the storage, the Redis and the RabbitMQ of the original; with all sending held until
+// breaker.Store.ReleaseBreaker; and with each webhook endpoint disabled. It returns ErrRunning if a dispatcher or
+// worker counts as running. Repeated before anything was sent, it changes nothing and returns the first result: a
+// second id would leave no row with the id of the original last, which undoes it.
 func (s *Store) Detach(ctx context.Context, by audit.Operator) (done Detached, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "installation.detach"}, func(tx *sqlx.Tx, a *audit.Change) error {
 		running, err := process.AnyLive(ctx, tx)

@@ -64,9 +64,9 @@ func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) 
 // selectedSQL selects the lanes of one company, found as in listLanesSQL.
 const selectedSQL = `company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)`
 
-// holdLanesSQL and releaseLanesSQL set and clear an operator's hold. Both lock lanes of the selection, as heldLanesSQL does before
-// them; frequent statements only read these rows. A lane that is held for another reason is left as it is, or, with $5, gets the new
-// reason and keeps the time. A lane that is already in the requested state is not updated.
+// holdLanesSQL and releaseLanesSQL set and clear an operator's hold. Both lock lanes of the selection, as heldLanesSQL
+// does before them; frequent statements only read these rows. A lane that is held for another reason is left as it is,
+// or, with $5, gets the new reason and keeps the time. A lane that is already in the requested state is not updated.
 const (
 	holdLanesSQL = `
 UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4

@@ -49,8 +49,9 @@ var ErrNotFollowed = errors.New("the person's rows still lead to new ids and add
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes of a CPF or CNPJ
 // (of each form in which it may have been written, keyed and plain); the other is left out. From there it follows the
 // ids and addresses that occur in the same rows of all tables, including former ones. An address that also names
-// another person is added to Shared, an external id of several people to SharedIDs, and in a search by address their number
-// to SharedNumbers (see the package's comment); none is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
+// another person is added to Shared, an external id of several people to SharedIDs, and in a search by address their
+// number to SharedNumbers (see the package's comment); none is followed to other rows. Find returns ErrNotFollowed
+// instead of an incomplete result.
 //
 // hashKey is that of the stored hashes: by it Find recognizes a keyed and a plain hash of one number.
 //

@@ -248,7 +248,8 @@ func (p panicking) Record(ctx context.Context, f feedbackstore.Feedback, start t
 	return p.Recorder.Record(ctx, f, start)
 }
 
-// A message that causes a panic is left to the redrive policy, too, and neither ends the process nor delays others of its company.
+// A message that causes a panic is left to the redrive policy, too, and neither ends the process nor delays others of
+// its company.
 func TestReader_Panic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -34,8 +34,8 @@ type impossible struct{}
 
 func (impossible) RoundTrip(*http.Request) (*http.Response, error) { panic("impossible response") }
 
-// A panic, in a round or in an attempt, is an error of its endpoint: the process and other endpoints go on, and the endpoint is served
-// as soon as that is possible.
+// A panic, in a round or in an attempt, is an error of its endpoint: the process and other endpoints go on, and the
+// endpoint is served as soon as that is possible.
 func TestService_Panic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

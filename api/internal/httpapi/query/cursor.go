@@ -15,16 +15,16 @@ import (
 	"email-gateway/shared/email"
 )
 
-// A cursor is a JSON object in base64: the last row of a page, and the hash of the list. In another list, or with other filters, the
-// next page would begin anywhere, without an error.
+// A cursor is a JSON object in base64: the last row of a page, and the hash of the list. In another list, or with other
+// filters, the next page would begin anywhere, without an error.
 
 // idCursor is the cursor of a list that is sorted by id.
 type idCursor struct {
 	ID uuid.UUID `json:"id"`
 }
 
-// list returns the hash of the list: of its path, without the prefix that clients may leave out, and of all parameters but those of
-// the page.
+// list returns the hash of the list: of its path, without the prefix that clients may leave out, and of all parameters
+// but those of the page.
 func (q *Query) list() string {
 	filters := maps.Clone(q.values)
 	maps.DeleteFunc(filters, func(name string, values []string) bool {

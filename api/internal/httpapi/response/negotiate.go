@@ -8,9 +8,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Negotiate returns the offered media type that the client prefers by its header Accept, or "" if it accepts none (RFC 9110, section
-// 12.5.1). A client without the header accepts all. The order of the header decides between equal weights, then the order of the
-// offers. Other parameters than the weight do not count: clients write ;charset=utf-8.
+// Negotiate returns the offered media type that the client prefers by its header Accept, or "" if it accepts none (RFC
+// 9110, section 12.5.1). A client without the header accepts all. The order of the header decides between equal
+// weights, then the order of the offers. Other parameters than the weight do not count: clients write ;charset=utf-8.
 //
 // gin's NegotiateFormat ignores weights, and goautoneg, which Prometheus uses, sends what has the weight 0.
 func Negotiate(c *gin.Context, offered ...string) string {
