@@ -12,6 +12,9 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/transform"
+
 	"email-gateway/api/internal/spool"
 )
 
@@ -35,6 +38,8 @@ type Content struct {
 	sum  hash.Hash
 	head []byte
 	size int64
+	// text is closed without an error if the content is UTF-8. nil = it is not.
+	text *transform.Writer
 	// left is how much of the limit is left, shared by all contents of a request. nil = unlimited.
 	left *int64
 }
@@ -45,7 +50,8 @@ func newContent(disk Disk, left *int64) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Content{file: file, disk: disk, sum: sha256.New(), left: left}, nil
+	text := transform.NewWriter(io.Discard, encoding.UTF8Validator)
+	return &Content{file: file, disk: disk, sum: sha256.New(), left: left, text: text}, nil
 }
 
 // Receive reads a content of at most the given size. The error is ErrTooLarge, that of r, or that of the disk.
@@ -76,6 +82,11 @@ func (c *Content) Write(p []byte) (int, error) {
 	if room := headBytes - len(c.head); room > 0 {
 		c.head = append(c.head, p[:min(room, len(p))]...)
 	}
+	if c.text != nil {
+		if _, err := c.text.Write(p); err != nil {
+			c.text = nil
+		}
+	}
 	c.sum.Write(p)
 	n, err := c.file.Write(p)
 	c.size += int64(n)
@@ -91,8 +102,16 @@ func (c *Content) Size() int64 { return c.size }
 // SHA256 is the hash of the content.
 func (c *Content) SHA256() []byte { return c.sum.Sum(nil) }
 
-// MediaType is the type that the content looks like.
-func (c *Content) MediaType() string { return Detect(c.head) }
+// MediaType is the type that the content looks like. It has no charset if the beginning alone is UTF-8, as in a text in ISO-8859-1
+// whose first accent is far behind.
+func (c *Content) MediaType() string {
+	detected := Detect(c.head)
+	media, charset, _ := strings.Cut(detected, "; charset=")
+	if strings.EqualFold(charset, "utf-8") && (c.text == nil || c.text.Close() != nil) {
+		return media
+	}
+	return detected
+}
 
 // Close frees the disk space.
 func (c *Content) Close() error { return c.file.Close() }
