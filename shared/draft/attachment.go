@@ -53,7 +53,7 @@ var blockedExtensions = strings.Fields(`
 	ps1 ps1xml ps2 ps2xml psc1 psc2 reg scf scr sct shb shs sys tmp url vb vbe vbs vps vsmacros vss vst vsw vxd ws wsc wsf wsh xnk`)
 
 // contentID matches characters that are the same in a header and in a URL of html.
-var contentID = regexp.MustCompile(`^[A-Za-z0-9!#$&'*+/=?^_{|}~.@-]+$`)
+var contentID = regexp.MustCompile(`^[A-Za-z0-9!#$&*+/=?^_{|}~.@-]+$`)
 
 // checkFilename returns the code and message of the fault of a file name, or "" if it is valid.
 func checkFilename(name string) (code, message string) {
@@ -162,7 +162,7 @@ func (d *Draft) checkAttachment(field string, a *Attachment, names, ids map[stri
 		case len(id) > maxContentID:
 			add("contentId", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters", maxContentID))
 		case !contentID.MatchString(id):
-			add("contentId", CodeInvalidContentID, "must consist of letters, digits and !#$&'*+/=?^_{|}~.@- without < and >")
+			add("contentId", CodeInvalidContentID, "must consist of letters, digits and !#$&*+/=?^_{|}~.@- without < and >")
 		case ids[id]:
 			add("contentId", CodeInvalidContentID, "is the contentId of another attachment")
 		default:

@@ -40,10 +40,11 @@ var addressAttributes = []string{"href", "src", "background", "poster", "data", 
 
 // listAttributes have a list of addresses or a style. In every other attribute, also those that scripts read, an address
 // refers to nothing.
-var listAttributes = []string{"srcset", "imagesrcset", "archive", "style"}
+var listAttributes = []string{"srcset", "archive", "style"}
 
 // ContentIDs returns the content ids of the attachments that a body refers to by cid: addresses, each once, in order. A
-// comma, a semicolon, a quote and a parenthesis end an id.
+// comma, a semicolon, a quote and a parenthesis end an id. Addresses of link elements are ignored: Word refers to files that it
+// does not attach, such as cid:filelist.xml, and no client shows them.
 func ContentIDs(body string) []string {
 	if !mentionsContentID(body) {
 		return nil
@@ -70,7 +71,7 @@ func ContentIDs(body string) []string {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := tokens.TagName()
 			inStyle = string(name) == "style"
-			for more {
+			for more && string(name) != "link" {
 				var key, value []byte
 				key, value, more = tokens.TagAttr()
 				switch name := string(key); {

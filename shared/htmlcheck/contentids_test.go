@@ -18,13 +18,14 @@ func TestContentIDs(t *testing.T) {
 		`<a href="https://loja.example/?src=cid:77;cid:78">a</a><a href="https://loja.example/(cid:79)">b</a>`: nil,
 		`<a href="https://loja.example" data-url="https://loja.example/open?ref=cid:4711">a</a>`:               nil,
 		`<img src="https://loja.example/a.png" data-surl="cid:ii_k1" alt="cid:x" title="cid:y">`:               nil,
-		`<p onclick="cid:a" x="cid:b">a</p>`: nil,
-		`<a href=" cid:a">a</a>`:             {"a"},
-		`<table background="cid:a"><video poster="cid:b"></video><link imagesrcset="cid:c, cid:d 2x"></table>`: {"a", "b", "c", "d"},
-		`<img src="cid:logo"><img src="CID:logo"><img src="cid:a%40b">`:                                        {"logo", "a@b"},
-		`<a href="a:b&amp;c"></a><img src="CiD&#58;logo">`:                                                     {"logo"},
-		`<img alt="cid:x" srcset="cid:one 1x, cid:two 2x">`:                                                    {"one", "two"},
-		`<style>p { background: url('cid:bg') }</style><p style="background:url(cid:c)">`:                      {"bg", "c"},
+		`<p onclick="cid:a" x="cid:b">a</p>`:                               nil,
+		`<a href=" cid:a">a</a>`:                                           {"a"},
+		`<table background="cid:a"><video poster="cid:b"></video></table>`: {"a", "b"},
+		`<link rel=File-List href="cid:filelist.xml@01DB"><link rel=Edit-Time-Data href="cid:editdata.mso"/>`: nil,
+		`<img src="cid:logo"><img src="CID:logo"><img src="cid:a%40b">`:                                       {"logo", "a@b"},
+		`<a href="a:b&amp;c"></a><img src="CiD&#58;logo">`:                                                    {"logo"},
+		`<img alt="cid:x" srcset="cid:one 1x, cid:two 2x">`:                                                   {"one", "two"},
+		`<style>p { background: url('cid:bg') }</style><p style="background:url(cid:c)">`:                     {"bg", "c"},
 	} {
 		if got := htmlcheck.ContentIDs(html); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", html, got, want)

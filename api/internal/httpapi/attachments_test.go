@@ -240,6 +240,7 @@ func TestAttachments_Refused(t *testing.T) {
 		"number":              {files: one(with("content", 5)), field: "attachments[0].content", code: "WRONG_TYPE"},
 		"too large together":  {files: []fields{attached("a.pdf", "application/pdf", big), attached("b.pdf", "application/pdf", big+"y")}, field: "attachments[1].content", code: "TOO_LARGE"},
 		"contentId":           {files: one(with("contentId", "a b")), field: "attachments[0].contentId", code: "INVALID_CONTENT_ID"},
+		"quote in contentId":  {files: one(with("contentId", "it's")), field: "attachments[0].contentId", code: "INVALID_CONTENT_ID"},
 		"long contentId":      {files: one(with("contentId", strings.Repeat("a", 79))), field: "attachments[0].contentId", code: "TOO_LONG"},
 		"inline without id":   {files: one(with("disposition", "inline")), field: "attachments[0].contentId", code: "REQUIRED"},
 		"unknown disposition": {files: one(with("disposition", "ATTACHMENT")), field: "attachments[0].disposition", code: "NOT_ALLOWED"},
