@@ -48,7 +48,7 @@ func TestMetrics_Disabled(t *testing.T) {
 			}
 		}
 	}
-	if log := g.Log.String(); strings.Contains(log, "ERROR") || strings.Contains(log, "WARN") {
+	if log := g.Log.String(); strings.Contains(log, `"level":"ERROR"`) || strings.Contains(log, `"level":"WARN"`) {
 		t.Errorf("logged: %s", log)
 	}
 }

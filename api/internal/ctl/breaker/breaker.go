@@ -65,7 +65,7 @@ func (v breakerView) WriteText(w io.Writer) {
 	if v.done != "" {
 		fmt.Fprintf(w, "%s\n", v.done)
 		for _, h := range v.Before {
-			fmt.Fprintf(w, "Before, it was %s.\n", Paused(h))
+			fmt.Fprintf(w, "It had been %s.\n", Paused(h))
 		}
 		fmt.Fprintln(w)
 	}

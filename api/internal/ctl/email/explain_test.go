@@ -186,7 +186,7 @@ func explainCases() []explainCase {
 		{"in work, company suspended", email.Processing, suspended, "IN_WORK"},
 		{"lease ended", email.Processing, only(func(s s) { s.LeaseUntil = ago(3 * time.Minute) }), "LEASE_ENDED MAY_HAVE_BEEN_SENT AT_LEAST_ONCE"},
 		{"lease ended, at most once, no dispatcher", email.Processing, func(s s, p p) {
-			s.LeaseUntil, s.Delivery = ago(3*time.Minute), to(email.AtMostOnce)
+			s.LeaseUntil, s.DeliveryPolicy = ago(3*time.Minute), to(email.AtMostOnce)
 			noDispatcher(s, p)
 		}, "LEASE_ENDED NO_DISPATCHER MAY_HAVE_BEEN_SENT AT_MOST_ONCE"},
 		{"lease ended, no worker", email.Processing, func(s s, p p) {

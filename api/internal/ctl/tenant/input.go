@@ -59,7 +59,7 @@ func readText(path, flag string, limit int64, stdin io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	case int64(len(content)) > limit:
-		return nil, command.Usagef("%s: %s is larger than %d KiB", flag, path, limit>>10)
+		return nil, command.Usagef("%s: %s is larger than %.1f MiB", flag, path, float64(limit)/(1<<20))
 	}
 	text, err := Text(content)
 	if err != nil {
