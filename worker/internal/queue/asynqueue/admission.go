@@ -1,6 +1,7 @@
 package asynqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -91,7 +92,8 @@ func (a *admitted) take(ctx context.Context, queue string, run func() *redis.Cmd
 	return answer
 }
 
-// admit returns the kept admission or waits for one. The error is redis.Nil if the queue is empty, as that of the script.
+// admit returns the kept admission or waits for one. The error is redis.Nil if the queue is empty, as that of the script, or
+// that of a Redis which does not answer: sent to it, the script would take a task when Redis resumes, for a caller that has left.
 func (a *admitted) admit(ctx context.Context, queue string) (time.Time, error) {
 	at := a.kept
 	a.kept = time.Time{}
@@ -100,10 +102,15 @@ func (a *admitted) admit(ctx context.Context, queue string) (time.Time, error) {
 	}
 	waiting, cancel := context.WithTimeout(a.stopping, admissionWait)
 	defer cancel()
-	at, err := a.admission.Admit(waiting, a.others, func() bool { return a.pending(ctx, queue) })
+	nothing := error(redis.Nil)
+	at, err := a.admission.Admit(waiting, a.others, func() bool {
+		some, err := a.pending(ctx, queue)
+		nothing = cmp.Or(err, nothing)
+		return some
+	})
 	switch {
 	case err == nil && at.IsZero():
-		return at, redis.Nil
+		return at, nothing
 	case err == nil && waiting.Err() == nil:
 		return at, nil
 	case err == nil: // the process was frozen or is stopping: the lease is too old
@@ -116,14 +123,13 @@ func (a *admitted) admit(ctx context.Context, queue string) (time.Time, error) {
 }
 
 // pending reports whether the queue may have a task. Idle Servers would otherwise all hold a token of the send rate to look at
-// empty queues. After a task there usually is another one, and the script alone finds out. It also returns the error of a Redis
-// that does not answer.
-func (a *admitted) pending(ctx context.Context, queue string) bool {
+// empty queues. After a task there usually is another one, and the script alone finds out.
+func (a *admitted) pending(ctx context.Context, queue string) (bool, error) {
 	if a.busy[queue] {
-		return true
+		return true, nil
 	}
 	n, err := a.LLen(ctx, queue).Result()
-	return err != nil || n > 0
+	return n > 0, err
 }
 
 // takes reports whether these are the keys of the script that takes a task: it is the only script of asynq whose keys begin

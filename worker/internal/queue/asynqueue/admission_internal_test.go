@@ -44,3 +44,17 @@ func TestAdmitted_Scripts(t *testing.T) {
 		}
 	}
 }
+
+// A Redis that does not tell the length of a queue is not sent the script: it might execute it after the caller has left.
+func TestAdmitted_UnknownLength(t *testing.T) {
+	t.Parallel()
+	i, server := newIdling(t, time.Hour)
+	count := &counted{}
+	i.UniversalClient = &admitted{UniversalClient: server, admission: count, stopping: t.Context(), busy: make(map[string]bool)}
+	if err := server.Set(t.Context(), takingKeys[0], "", 0).Err(); err != nil { // not a list
+		t.Fatal(err)
+	}
+	if err := i.look(t); !redis.HasErrorPrefix(err, "WRONGTYPE") || *count != (counted{}) || i.refusal == 0 {
+		t.Errorf("%v, %+v and a pause of %s, want the error of Redis, no admission and a pause", err, *count, i.refusal)
+	}
+}

@@ -44,7 +44,7 @@ func TestCoalescer_BatchesReadyCallers(t *testing.T) {
 	script := redis.NewScript("return 1")
 	var counted pipelines
 	client.AddHook(&counted)
-	client.AddHook(&coalescer{client: client})
+	client.AddHook(newCoalescer(client))
 	const callers, calls = 4, 500
 	var calling sync.WaitGroup
 	for range callers {

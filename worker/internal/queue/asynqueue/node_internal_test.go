@@ -89,4 +89,8 @@ func TestSweeps(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
+	length := redis.NewIntCmd(t.Context(), "llen", "asynq:{low}:pending")
+	if err := down(t.Context(), length); err != nil || length.Err() != nil || length.Val() != 0 {
+		t.Errorf("length: %d, error %v, and the command's error is %v; want none", length.Val(), err, length.Err())
+	}
 }

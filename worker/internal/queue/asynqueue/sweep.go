@@ -9,7 +9,7 @@ import (
 )
 
 // sweeps is a hook for the go-redis client of the asynq Servers. They take tasks, forward due ones and search for ended
-// leases in loops over all queues, which end at the first error. For a queue whose node is down, or whose slot moves to
+// leases in loops over all queues, which end at the first error; the length of a queue is read before a task is taken. For a queue whose node is down, or whose slot moves to
 // another node, the hook returns an empty result, so both affect only their own queues.
 type sweeps struct{}
 
@@ -31,6 +31,11 @@ func (sweeps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if takesTask(cmd) {
 			cmd.SetErr(redis.Nil)
 			return redis.Nil
+		}
+		if length, ok := cmd.(*redis.IntCmd); ok && cmd.Name() == "llen" {
+			length.SetVal(0)
+			length.SetErr(nil)
+			return nil
 		}
 		script, ok := cmd.(*redis.Cmd)
 		nothing := swept(cmd)
