@@ -86,8 +86,8 @@ func (c Conn) Client() redis.UniversalClient { return c.open() }
 // queueName is the queue's name in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
-// ping checks, in a cluster, each node that has a queue. It deletes keys that do not exist, because a replica answers PING but
-// refuses writes. It compares the marker again: a Redis that was flushed has none.
+// ping checks, in a cluster, each node that has a queue. It sets keys that expire after a second: a replica answers PING but refuses
+// writes, and a full Redis accepts a DEL. It compares the marker again: a Redis that was flushed has none.
 func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 	if c.marker != nil {
 		if err := c.marker.check(ctx, r); errors.Is(err, errForeign) {
@@ -96,7 +96,7 @@ func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 	}
 	writes := r.Pipeline()
 	for _, name := range email.Queues() {
-		writes.Del(ctx, ownKey(c.queueName(name), "ping"))
+		writes.Set(ctx, ownKey(c.queueName(name), "ping"), "", time.Second)
 	}
 	_, err := writes.Exec(ctx)
 	return wrap("ping redis", err)

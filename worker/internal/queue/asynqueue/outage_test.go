@@ -134,7 +134,7 @@ func TestFlushedRedis(t *testing.T) {
 	}
 }
 
-// A full Redis accepts no task, and still reports its depth.
+// A full Redis accepts no task, does not count as writable, and still reports its depth.
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -146,6 +146,9 @@ func TestFullRedis(t *testing.T) {
 	}
 	if _, err := publisher.Publish(t.Context(), queue.Task{ID: "2", Queue: email.QueueNormal}); err == nil {
 		t.Error("published on a full Redis")
+	}
+	if err := publisher.Ping(t.Context()); err == nil {
+		t.Error("ping says that a full Redis can be written to")
 	}
 	if room, err := publisher.Reserve(t.Context(), email.QueueNormal, 10, 10); err == nil || room.Depth != 1 || room.Granted != 0 {
 		t.Errorf("%+v, error %v; want an error, a depth of 1 and no room", room, err)
