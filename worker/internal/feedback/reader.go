@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	// batches is the number of batches in progress. A batch that waits for a locked row delays the others only if all
-	// batches wait.
+	// receivers is the number of concurrent calls that receive messages. One call returns at most 10, so a single receiver would
+	// be limited to 10 events per round trip: 200/s at 50 ms, the events of 100 emails.
+	receivers = 4
+	// batches is the number of batches that are received or recorded at the same time. A batch that waits for a locked row delays
+	// the others only if all batches wait.
 	batches = 10
 	// pollTime is the duration of a long poll: the maximum of SQS.
 	pollTime = 20 * time.Second
@@ -71,8 +74,9 @@ type Reader struct {
 	locked *lockedCompanies
 	warned service.LogLimiter // of unmatched events
 
-	mu   sync.Mutex
-	last error // of the queue
+	mu         sync.Mutex
+	last       error     // of the queue
+	answeredAt time.Time // the last answer of the queue without an error
 }
 
 // NewReader makes a Reader that is not running yet.
@@ -105,9 +109,16 @@ func (r *Reader) Ping(context.Context) error {
 	return r.last
 }
 
-// answered stores the result of a call to the queue, and logs the beginning and the end of an outage.
-func (r *Reader) answered(err error) {
+// answered stores the result of a call to the queue, and logs the beginning and the end of an outage. The error of a call that
+// began before the last answer is ignored: such a call may hang for a while after an outage has ended.
+func (r *Reader) answered(start time.Time, err error) {
 	r.mu.Lock()
+	if err == nil {
+		r.answeredAt = time.Now()
+	} else if start.Before(r.answeredAt) {
+		r.mu.Unlock()
+		return
+	}
 	before := r.last
 	r.last = err
 	r.mu.Unlock()
@@ -122,8 +133,15 @@ func (r *Reader) answered(err error) {
 func (r *Reader) run(ctx context.Context) {
 	defer close(r.done)
 	var running sync.WaitGroup
-	defer running.Wait()
 	free := make(chan struct{}, batches)
+	for range receivers {
+		running.Go(func() { r.receive(ctx, free, &running) })
+	}
+	running.Wait()
+}
+
+// receive receives batches while free has room, and starts recording each.
+func (r *Reader) receive(ctx context.Context, free chan struct{}, running *sync.WaitGroup) {
 	failures := 0
 	for ctx.Err() == nil {
 		// SQS counts each receive as a delivery, so messages stay in the queue while Postgres is unavailable.
@@ -139,9 +157,10 @@ func (r *Reader) run(ctx context.Context) {
 		if r.Ping(ctx) != nil {
 			wait = 0 // do not wait for messages: Ping is updated at once
 		}
+		start := time.Now()
 		messages, err := r.p.Queue.Receive(ctx, wait)
 		if ctx.Err() == nil {
-			r.answered(err)
+			r.answered(start, err)
 		}
 		if err != nil {
 			<-free
@@ -185,8 +204,9 @@ func (r *Reader) work(ctx context.Context, messages []Message) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
 	// A message that is not deleted is delivered again and recognized as a repetition.
+	start = time.Now()
 	if err := r.p.Queue.Delete(ctx, done); err != nil {
-		r.answered(err)
+		r.answered(start, err)
 	}
 }
 

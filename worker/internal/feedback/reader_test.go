@@ -3,9 +3,11 @@ package feedback_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,6 +295,66 @@ func TestReader_TwoOnOneQueue(t *testing.T) {
 	}
 	if a, b := one.counted(t, "Delivery", sesevent.Applied), two.counted(t, "Delivery", sesevent.Applied); a+b != n {
 		t.Errorf("%d and %d applied of %d", a, b, n)
+	}
+}
+
+// distant is a queue that answers a call only while another one is in progress, as if the answers took long.
+type distant struct {
+	feedback.Queue
+	pair chan struct{}
+}
+
+func (d distant) Receive(ctx context.Context, wait time.Duration) ([]feedback.Message, error) {
+	select {
+	case d.pair <- struct{}{}:
+	case <-d.pair:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return d.Queue.Receive(ctx, wait)
+}
+
+// A call returns at most ten messages, so one call at a time would limit the rate by the distance to the queue.
+func TestReader_ReceivesConcurrently(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	e := b.sent(b.company)
+	q.Send(e.delivery())
+	b.read(q.URL, func(p *feedback.Params) { p.Queue = distant{p.Queue, make(chan struct{})} })
+	waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+}
+
+// stuck is a queue whose first call fails when it is released. The others are answered.
+type stuck struct {
+	feedback.Queue
+	release chan struct{}
+	calls   *atomic.Int64
+}
+
+func (s stuck) Receive(ctx context.Context, wait time.Duration) ([]feedback.Message, error) {
+	if s.calls.Add(1) == 1 {
+		<-s.release
+		return nil, errors.New("connection reset")
+	}
+	return s.Queue.Receive(ctx, wait)
+}
+
+// A call that fails long after an outage, because its connection was cut, is no new outage.
+func TestReader_OldCallFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	e := b.sent(b.company)
+	q.Send(e.delivery())
+	release, calls := make(chan struct{}), new(atomic.Int64)
+	r := b.read(q.URL, func(p *feedback.Params) { p.Queue = stuck{p.Queue, release, calls} })
+	waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	n := calls.Load()
+	close(release)
+	waittest.Until(t, "received again", func() bool { return calls.Load() > n })
+	if r.log.Count("does not answer") != 0 {
+		t.Errorf("an outage is logged: %s", r.log)
 	}
 }
 
