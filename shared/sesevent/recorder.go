@@ -2,7 +2,6 @@ package sesevent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -43,6 +42,7 @@ type Recorder struct {
 	received   *prometheus.CounterVec
 	duplicates prometheus.Counter
 	onAccount  prometheus.Counter
+	age        prometheus.Histogram
 }
 
 // NewRecorder returns a Recorder and registers its metrics. counter counts the emails that an event makes SENT.
@@ -59,6 +59,10 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 			Name: "ses_account_suppressed_total",
 			Help: "SES events about emails that SES did not send, because the address is on the suppression list of its account.",
 		}),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ses_event_age_seconds", Help: "Time from a Send or Delivery event of SES to its recording.",
+			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 900, 3600, 4 * 3600},
+		}),
 	}
 	// The alerts cannot see the first event of a series that begins with it.
 	for _, kind := range append(Kinds(), "") {
@@ -67,8 +71,10 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 		r.add(kind, Unmatched, 0)
 	}
 	r.add("", Refused, 0)
-	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates), registry.Register(r.onAccount)); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
+	for _, metric := range []prometheus.Collector{r.received, r.duplicates, r.onAccount, r.age} {
+		if err := registry.Register(metric); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	return r, nil
 }
@@ -98,9 +104,17 @@ func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, start time.T
 	}
 	r.Count(f.Kind, result)
 	if result == Applied {
+		r.observeAge(f)
 		r.logEffects(ctx, f, done, start)
 	}
 	return result, nil
+}
+
+// observeAge observes the age of events whose time is that of SES. The time of a bounce or complaint may be the receiving server's.
+func (r *Recorder) observeAge(f feedback.Feedback) {
+	if (f.Kind == Send || f.Kind == Delivery) && !f.OccurredAt.IsZero() {
+		r.age.Observe(max(time.Since(f.OccurredAt).Seconds(), 0))
+	}
 }
 
 func (r *Recorder) logEffects(ctx context.Context, f feedback.Feedback, done feedback.Result, start time.Time) {

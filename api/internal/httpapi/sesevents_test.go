@@ -109,6 +109,9 @@ func TestSESEvents_TwiceIsOnce(t *testing.T) {
 	if !p.metric(t, `ses_events_total{kind="Delivery",result="repeated"} 1`) || !p.metric(t, `ses_events_total{kind="Send",result="applied"} 1`) {
 		t.Error("the metrics do not count the repeated event")
 	}
+	if !p.metric(t, "ses_event_age_seconds_count 2") || !p.metric(t, `ses_event_age_seconds_bucket{le="300"} 2`) {
+		t.Error("the metrics do not have the ages of the two events that were applied")
+	}
 }
 
 func TestSESEvents_Suppress(t *testing.T) {
