@@ -23,6 +23,7 @@ const (
 type folderPut struct {
 	folder   *folder
 	ctx      context.Context
+	cancel   context.CancelFunc
 	key      string
 	writer   *blob.Writer // nil before the file is created, and once it has its name or is deleted
 	file     *os.File
@@ -34,11 +35,10 @@ type folderPut struct {
 // time is that of r.
 func (f *folder) put(ctx context.Context, key string, r io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // a call that hangs does not give the file its name afterwards
-	p := &folderPut{folder: f, ctx: ctx, key: key}
+	defer cancel()
+	p := &folderPut{folder: f, ctx: ctx, cancel: cancel, key: key}
 	err := p.store(r)
 	if err != nil && !p.lost && p.writer != nil {
-		cancel()
 		f.calls.finally(writeTimeout, p.drop)
 	}
 	return err
@@ -123,8 +123,10 @@ func (p *folderPut) name() error {
 	return writer.Close()
 }
 
-// drop deletes the file, as the context has ended.
+// drop deletes the file. It ends the context itself: a call that returns just when its time is over drops the file before
+// put has returned.
 func (p *folderPut) drop() {
+	p.cancel()
 	if p.writer != nil {
 		_ = p.name()
 	}

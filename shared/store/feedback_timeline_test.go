@@ -258,6 +258,11 @@ func TestRecordFeedback_AnotherAddress(t *testing.T) {
 			"ana@acme.example", func(e *outbox.NewEmail) { e.Job.CC = []string{"bia@acme.example"} }, `SELECT 1`, 0,
 			`{"feedbackId": "f-1", "recipients": [{}]}`,
 		},
+		"a copy's recipient is erased": {
+			"eva@acme.example", func(e *outbox.NewEmail) { e.Job.CC = []string{"rui@acme.example"} },
+			`UPDATE email_outbox SET payload = payload || '{"cc":[]}' WHERE payload ->> 'to' = 'eva@acme.example'`, 0,
+			`{"feedbackId": "f-1", "recipients": [{}]}`,
+		},
 		"erased": {
 			"caio@acme.example", nil,
 			`UPDATE email_outbox SET payload = payload || '{"to":"erased@erased.invalid"}' WHERE payload ->> 'to' = 'caio@acme.example'`, 0,

@@ -34,6 +34,8 @@ type subject struct {
 	DuplicateRecorded bool `db:"doubled"`
 	// Erased: the email's addressees are no longer recorded.
 	Erased bool `db:"erased"`
+	// Copied: the email had recipients in cc or bcc; they may have been erased since.
+	Copied bool `db:"copied"`
 
 	RequestID string        `db:"request_id"`
 	MailingID uuid.NullUUID `db:"mailing_id"`
@@ -75,10 +77,10 @@ func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, result
 	return found, nil
 }
 
-// onlyRecipient returns the address of an email that was sent to one recipient, and "" for one with several, or with rows that
-// no longer contain all of its recipients.
+// onlyRecipient returns the address of an email that was sent to one recipient, and "" for one that had others, which an erasure
+// may have removed, or whose outbox row is purged.
 func (s *subject) onlyRecipient() string {
-	if !s.InOutbox || s.Erased || len(s.Recipients) != 1 {
+	if !s.InOutbox || s.Erased || s.Copied {
 		return ""
 	}
 	return s.Recipients[0]

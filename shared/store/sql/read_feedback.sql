@@ -22,6 +22,7 @@ SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, 
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
+       o.payload ?| '{cc,bcc}' IS TRUE AS copied,
        coalesce(l.recipient, o.payload ->> 'to') = 'erased@erased.invalid' AS erased, coalesce(e.reported, 0) AS reported, coalesce(o.outcome_unknown, false) AS outcome_unknown,
        coalesce(l.request_id, o.request_id) AS request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
        coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled

@@ -126,6 +126,14 @@ func (v emailView) delivery() string {
 	return line
 }
 
+// time is "" for a time that the email does not have.
+func (v emailView) time(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return output.RelativeTime(*t, v.now)
+}
+
 func (v emailView) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "Email %s is %s\n\n", v.ID, v.Status)
 	var rows [][]string
@@ -153,14 +161,10 @@ func (v emailView) WriteText(w io.Writer) {
 	if v.Priority != nil {
 		add("priority", strconv.Itoa(*v.Priority))
 	}
-	if v.DeliveryPolicy != nil {
-		add("delivery policy", string(*v.DeliveryPolicy))
-	}
+	add("delivery policy", output.Optional(v.DeliveryPolicy))
 	add("tries", v.Tries.String())
 	add("accepted", output.RelativeTime(v.CreatedAt, v.now))
-	if v.SendAt != nil {
-		add("scheduled", output.RelativeTime(*v.SendAt, v.now))
-	}
+	add("scheduled", v.time(v.SendAt))
 	if !v.Status.Final() {
 		deadline := output.RelativeTime(v.ExpiresAt, v.now)
 		if emails.NoDeadline(v.ExpiresAt, v.now) {
@@ -168,15 +172,11 @@ func (v emailView) WriteText(w io.Writer) {
 		}
 		add("deadline", deadline)
 	}
-	if v.NextAt != nil {
-		add("due", output.RelativeTime(*v.NextAt, v.now))
-	}
+	add("due", v.time(v.NextAt))
 	if v.SentAt != nil {
 		add("sent", output.RelativeTime(*v.SentAt, v.now)+", "+output.Duration(v.SentAt.Sub(v.CreatedAt))+" after it was accepted")
 	}
-	if v.FailedAt != nil {
-		add("failed", output.RelativeTime(*v.FailedAt, v.now))
-	}
+	add("failed", v.time(v.FailedAt))
 	add("delivery", v.delivery())
 	add("SES id", v.SESMessageID)
 	add("last error", output.CodeAndReason(v.ErrorCode, v.ErrorReason))

@@ -12,11 +12,11 @@ func CodeAndReason(code, reason string) string {
 }
 
 // Optional returns the value of a nullable column, "" for NULL.
-func Optional(s *string) string {
+func Optional[T ~string](s *T) string {
 	if s == nil {
 		return ""
 	}
-	return *s
+	return string(*s)
 }
 
 // ShellWord quotes s as one word of a shell command, so that printed commands can be pasted.
