@@ -705,6 +705,10 @@ func TestHoldLanes(t *testing.T) {
 	if _, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}, "", false); !errors.As(err, &refused) || len(refused.Holds) != 2 {
 		t.Errorf("%+v, %v", refused, err)
 	}
+	refused = nil
+	if _, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}, "Quota", true); !errors.As(err, &refused) || len(refused.Holds) != 2 {
+		t.Errorf("a reason that no lane has: %+v, %v", refused, err)
+	}
 	reasons := `SELECT string_agg(DISTINCT held_reason, ' ') FROM dispatch_lanes`
 	if got := ask[string](t, d, reasons); got != "complaints quota" {
 		t.Error("held for", got)

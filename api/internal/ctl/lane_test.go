@@ -42,6 +42,7 @@ func TestLane_InText(t *testing.T) {
 	refused("lane", "pause", "--company", "Acme", "--queue", "email:send", "--reason", "quota")
 	do("lane", "pause", "--company", "Acme", "--reason", "quota")
 	refused("lane", "resume", "--company", "Acme")
+	refused("lane", "resume", "--company", "Acme", "--paused-for", "Quota")
 	do("lane", "resume", "--company", "Acme", "--paused-for", "quota")
 	do("lane", "pause", "--company", "Acme", "--queue", "email:send", "--reason", "SES asked", "--yes")
 	refused("lane", "pause", "--all", "--reason", "outage")

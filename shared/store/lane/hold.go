@@ -116,12 +116,13 @@ func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.U
 }
 
 // ReleaseLanes ends the holds of HoldLanes that have the reason, "" = any. It returns *HeldError if that would end holds for
-// different reasons, unless all is set.
+// different reasons, unless all is set, and if all holds are for other reasons.
 func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter, reason string, all bool) (Changed, error) {
 	done, err := s.changeLanes(ctx, by, "lane.resume", company, f, func(tx *sqlx.Tx, done *Changed) (err error) {
+		found := slices.Clone(done.Before)
 		done.Before = slices.DeleteFunc(done.Before, func(h Hold) bool { return reason != "" && h.Reason != reason })
-		if len(done.Before) > 1 && !all {
-			return &HeldError{done.Before}
+		if len(done.Before) > 1 && !all || len(done.Before) == 0 && len(found) > 0 {
+			return &HeldError{found}
 		}
 		done.Lanes, err = audit.Affected(tx.ExecContext(ctx, releaseLanesSQL, company, f.Mailing, f.Queue, reason))
 		return err

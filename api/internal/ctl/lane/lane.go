@@ -171,7 +171,8 @@ func resumeCommand(c *command.Invocation) *cobra.Command {
 		Long: `Undoes gatewayctl lane pause. A mailing that its tenant paused stays paused, and so does a
 lane of a suspended company. --all undoes only lane pause --all: lanes that were paused
 individually stay paused. It prints each pause that it ends. If lanes are paused for different
-reasons, choose one with --paused-for, or end all with --yes.`,
+reasons, choose one with --paused-for, which fails if all have other reasons, or end all
+with --yes.`,
 		Example: "  gatewayctl lane resume --company Acme --paused-for 'too many bounces'\n  gatewayctl lane resume --all",
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
