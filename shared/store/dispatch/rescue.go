@@ -69,7 +69,7 @@ func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit 
 // unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by deadline and id, and locks nothing.
 // No index of these emails has next_at, and after an outage there are many of them, so it reads due emails and others alike.
 const unresolvedSQL = `
-SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
+SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() - $4 * interval '1 ms' AS due FROM email_outbox
 WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
   AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
 ORDER BY expires_at, id LIMIT $3`
@@ -81,14 +81,14 @@ type UnresolvedPlace struct {
 }
 
 // UnresolvedOutcomes reads the next emails in OUTCOME_UNKNOWN after the cursor, at most limit, and returns those whose wait for
-// the provider's feedback is over. next is the cursor for the next call: the beginning again when the scan has reached the end.
-func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int) (due []UnknownOutcome, next UnresolvedPlace, err error) {
+// the provider's feedback has been over for the time late. next is the cursor for the next call: the beginning again when the scan has reached the end.
+func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int, late time.Duration) (due []UnknownOutcome, next UnresolvedPlace, err error) {
 	var page []struct {
 		UnknownOutcome
 		ExpiresAt time.Time `db:"expires_at"`
 		Due       bool      `db:"due"`
 	}
-	if err := s.db.SelectContext(ctx, &page, unresolvedSQL, after.ExpiresAt, after.ID, limit); err != nil {
+	if err := s.db.SelectContext(ctx, &page, unresolvedSQL, after.ExpiresAt, after.ID, limit, late.Milliseconds()); err != nil {
 		return nil, after, fmt.Errorf("list unresolved outcomes: %w", pg.Translate(err))
 	}
 	for _, row := range page {

@@ -21,6 +21,7 @@ import (
 type consumers struct {
 	all    []service.Named
 	emails *asynqueue.Consumer
+	events *feedback.Reader // nil = not from a queue
 	bulk   bulkConsumers
 	probes map[string]status.Probe // of what they depend on
 }
@@ -52,7 +53,7 @@ func (p program) newConsumers(s sending) (*consumers, error) {
 		if err != nil {
 			return nil, err
 		}
-		made.all = append(made.all, service.Named{Name: "SES events", Service: reader})
+		made.all, made.events = append(made.all, service.Named{Name: "SES events", Service: reader}), reader
 		made.probes["sesEvents"] = reader.Ping
 	}
 	if c.CPFCNPJKeys.Newest() == "" {

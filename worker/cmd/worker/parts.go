@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -69,12 +70,16 @@ func (p program) reporter(s sending, consumers *consumers) *status.Reporter {
 		Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: consumers.probes, Registry: p.registry, Wake: s.pacer.Changed(),
 		Facts: func(context.Context) map[string]any {
 			needed := s.limit.Needed()
-			return map[string]any{
+			facts := map[string]any{
 				// Dispatchers of the previous release read concurrency, a number of emails, instead of neededMs.
 				"neededMs": needed.Milliseconds(), "concurrency": int(math.Ceil(needed.Seconds() * s.pacer.OwnRate())), "sendRate": s.pacer.Rate(), "consumers": consumers.bulk.working(),
 				maintenance.WindowFact: p.config.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.webhookDB.DB().MaxConns(), "leastConnections": 2 * store.MinConns,
 				"sesAccess": p.sender.Access(), "keyIds": p.config.CPFCNPJKeys.IDs(), "unsubscribeLinks": p.links(),
 			}
+			if consumers.events != nil {
+				facts[maintenance.DrainedFact] = time.Since(consumers.events.Drained()).Milliseconds()
+			}
+			return facts
 		},
 	})
 }

@@ -59,7 +59,8 @@ type Process struct {
 	// FeedbackWindow is how long an email of unknown outcome waits for the provider's feedback. Not
 	// set: 2 minutes with a configuration set, and 0 without one, because no feedback would arrive.
 	// The dispatcher, which resolves the emails of a worker that has stopped, uses the value that
-	// the workers report, or its own if none did.
+	// the workers report, or its own if none did. If workers read SES_EVENTS_QUEUE, the wait also lasts until one of them has
+	// drained the queue after it, at most an hour longer.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
 	// Backoff is the wait after each attempt, ±25 %; the last one applies to all further attempts.
 	Backoff email.Backoff `env:"EMAIL_BACKOFF" envDefault:"1s,5s,30s,2m,10m"`

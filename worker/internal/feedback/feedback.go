@@ -20,10 +20,13 @@ type Message struct {
 	Receives int
 }
 
+// MaxMessages is the number of messages that one call receives or deletes, at most: the maximum of SQS.
+const MaxMessages = 10
+
 // Queue is the queue of events. worker/internal/queue/sqsqueue implements it.
 type Queue interface {
-	// Receive waits for messages, at most for wait, and returns at most 10.
+	// Receive waits for messages, at most for wait, and returns at most MaxMessages.
 	Receive(ctx context.Context, wait time.Duration) ([]Message, error)
-	// Delete deletes received messages, at most 10.
+	// Delete deletes received messages, at most MaxMessages.
 	Delete(ctx context.Context, messages []Message) error
 }

@@ -77,6 +77,7 @@ type Reader struct {
 	mu         sync.Mutex
 	last       error     // of the queue
 	answeredAt time.Time // the last answer of the queue without an error
+	drainedAt  time.Time
 }
 
 // NewReader makes a Reader that is not running yet.
@@ -107,6 +108,21 @@ func (r *Reader) Ping(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
+}
+
+// Drained returns when the queue last had less than a batch of messages, which are recorded; zero = not yet.
+func (r *Reader) Drained() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drainedAt
+}
+
+func (r *Reader) drained(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.After(r.drainedAt) {
+		r.drainedAt = at
+	}
 }
 
 // answered stores the result of a call to the queue, and logs the beginning and the end of an outage. The error of a call that
@@ -169,10 +185,14 @@ func (r *Reader) receive(ctx context.Context, free chan struct{}, running *sync.
 			continue
 		}
 		failures = 0
+		received := time.Now()
 		running.Go(func() {
 			defer func() { <-free }()
 			// Stop waits for batches in progress.
 			r.work(context.WithoutCancel(ctx), messages)
+			if len(messages) < MaxMessages {
+				r.drained(received)
+			}
 		})
 	}
 }

@@ -358,6 +358,42 @@ func TestReader_OldCallFails(t *testing.T) {
 	}
 }
 
+// backlog is a queue whose first calls return full batches. The calls after these wait until it is released.
+type backlog struct {
+	feedback.Queue
+	full    *atomic.Int64
+	release chan struct{}
+}
+
+func (q backlog) Receive(ctx context.Context, wait time.Duration) ([]feedback.Message, error) {
+	if q.full.Add(-1) >= 0 {
+		return make([]feedback.Message, feedback.MaxMessages), nil
+	}
+	select {
+	case <-q.release:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return q.Queue.Receive(ctx, wait)
+}
+
+// A full batch says that more messages may wait.
+func TestReader_Drained(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	release, full := make(chan struct{}), new(atomic.Int64)
+	full.Store(8)
+	r := b.read(q.URL, func(p *feedback.Params) { p.Queue = backlog{p.Queue, full, release} })
+	waittest.Until(t, "the backlog is read", func() bool { return r.counted(t, "other", sesevent.Poison) == 8*feedback.MaxMessages })
+	if at := r.Drained(); !at.IsZero() {
+		t.Errorf("drained at %s", at)
+	}
+	q.Send(b.sent(b.company).delivery())
+	close(release)
+	waittest.Until(t, "drained", func() bool { return !r.Drained().IsZero() })
+}
+
 // An event of an email of another installation, whose workers read the same queue by mistake, is left to these for a while.
 func TestReader_OtherInstallation(t *testing.T) {
 	t.Parallel()

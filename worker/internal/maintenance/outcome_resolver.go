@@ -15,7 +15,7 @@ import (
 
 // UnresolvedStore has the database operations of the resolver.
 type UnresolvedStore interface {
-	UnresolvedOutcomes(ctx context.Context, after dispatch.UnresolvedPlace, limit int) (due []dispatch.UnknownOutcome, next dispatch.UnresolvedPlace, err error)
+	UnresolvedOutcomes(ctx context.Context, after dispatch.UnresolvedPlace, limit int, late time.Duration) (due []dispatch.UnknownOutcome, next dispatch.UnresolvedPlace, err error)
 }
 
 // unresolvedPage bounds a round. Two minutes of unreadable answers at 200 emails per second leave 24,000 emails, which take 25
@@ -26,7 +26,8 @@ const unresolvedPage = 5000
 const resolveInterval = 5 * time.Second
 
 // OutcomeResolver resolves emails in OUTCOME_UNKNOWN after their feedback window, according to their delivery policy. An email
-// that gets feedback earlier becomes SENT and is not found here.
+// that gets feedback earlier becomes SENT and is not found here. If workers read SES events from a queue, one of them has to
+// drain it after the window, or maxUndrained has to pass: what cut a worker off from SES mostly cuts it off from the queue too.
 type OutcomeResolver struct {
 	*service.Loop
 	params   ResolverParams
@@ -58,7 +59,11 @@ func NewOutcomeResolver(p ResolverParams) *OutcomeResolver {
 }
 
 func (r *OutcomeResolver) runOnce(ctx context.Context) (more bool, err error) {
-	due, next, err := r.params.Store.UnresolvedOutcomes(ctx, r.place, r.params.Page)
+	late, err := undrained(ctx, r.params.Outcomes.Processes)
+	if err != nil {
+		return false, err
+	}
+	due, next, err := r.params.Store.UnresolvedOutcomes(ctx, r.place, r.params.Page, late)
 	if err != nil {
 		return false, err
 	}

@@ -70,6 +70,37 @@ func TestRescuer_UsesTheWorkersFeedbackWindow(t *testing.T) {
 	}
 }
 
+// What cut the workers off from SES cuts them off from the queue of its events too.
+func TestOutcomeResolver_WaitsUntilTheQueueIsDrained(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	report := func(instance string, drained time.Duration) {
+		facts := map[string]any{maintenance.DrainedFact: drained.Milliseconds(), maintenance.WindowFact: time.Minute.Milliseconds()}
+		if err := d.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), facts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	company := d.Company(t)
+	recent, earlier, old := claim(t, d, company, "- interval '6 s'", nil), claim(t, d, company, "- interval '6 s'", nil), claim(t, d, company, "- interval '6 s'", nil)
+	report("never drained it", time.Since(time.Time{}))
+	report("drained it", 30*time.Minute)
+	rescue(t, d, newQueue(t), time.Minute)
+	for _, id := range []uuid.UUID{recent, earlier, old} {
+		waittest.Until(t, "it waits", func() bool { return status(t, d, id) == email.OutcomeUnknown })
+	}
+	set(t, d, recent, `next_at = now() - interval '25 min'`)
+	set(t, d, earlier, `next_at = now() - interval '35 min'`)
+	waittest.Until(t, "resolved, because the queue was drained since", func() bool { return status(t, d, earlier) == email.RetryScheduled })
+	report("drained it", 10*time.Hour)
+	set(t, d, old, `next_at = now() - interval '61 min'`)
+	waittest.Until(t, "resolved after the maximum", func() bool { return status(t, d, old) == email.RetryScheduled })
+	if got := status(t, d, recent); got != email.OutcomeUnknown {
+		t.Errorf("%s, although the queue was not drained since", got)
+	}
+	report("drained it", 0)
+	waittest.Until(t, "resolved", func() bool { return status(t, d, recent) == email.RetryScheduled })
+}
+
 // The dispatcher's events of an unknown outcome have the same cause fields and metrics as the
 // worker's.
 func TestOutcomes_Cause(t *testing.T) {
@@ -189,7 +220,7 @@ func TestOutcomeResolver_Pages(t *testing.T) {
 	set(t, d, ids[4], `next_at = now()`)
 	run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(), Page: 2,
-		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Wake: d.Store.WakeNamed},
+		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, Wake: d.Store.WakeNamed},
 	}))
 	for _, due := range []uuid.UUID{ids[1], ids[4]} {
 		waittest.Until(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
@@ -245,7 +276,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 			}
 			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(),
-				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Breaker: d.Store, Wake: d.Store.WakeNamed},
+				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Processes: d.Store, Breaker: d.Store, Wake: d.Store.WakeNamed},
 			}))
 			waittest.Until(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (

@@ -26,8 +26,6 @@ import (
 )
 
 const (
-	// batchSize is the maximum that SQS allows.
-	batchSize = 10
 	// connectTimeout bounds dialing, and separately the TLS handshake.
 	connectTimeout = 3 * time.Second
 	// answerTimeout bounds the wait for an answer, a long poll of 20 s included.
@@ -114,7 +112,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration) ([]feedback.Mes
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	output, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: aws.String(q.url), MaxNumberOfMessages: batchSize, WaitTimeSeconds: int32(wait / time.Second),
+		QueueUrl: aws.String(q.url), MaxNumberOfMessages: feedback.MaxMessages, WaitTimeSeconds: int32(wait / time.Second),
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount},
 	})
 	if err != nil {
