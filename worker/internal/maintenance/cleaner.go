@@ -74,14 +74,14 @@ type Cleaner struct {
 func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind, check func(ctx context.Context) error) *Cleaner {
 	c := &Cleaner{log: log, actions: actions, kind: k, failing: newFailing(actions.registry, k.name), check: check}
 	c.Loop = service.NewLoop(service.LoopParams{
-		Log: log, Interval: interval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
+		Log: log, Interval: interval, ErrorDelay: time.Minute,
+		RunOnce: func(ctx context.Context) (bool, error) { return c.failing.round(ctx, c.runOnce) },
 	})
 	return c
 }
 
 // runOnce runs each batch until nothing is left. An error of one does not stop the others.
 func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
-	defer func() { c.failing.ended(err) }()
 	batches, err := c.kind.batches(ctx)
 	total := 0
 	for _, b := range batches {

@@ -1,41 +1,42 @@
 package maintenance
 
 import (
-	"sync/atomic"
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/service"
 )
 
-// failing reports in maintenance_failing_seconds for how long each round of a kind of deletion has failed. It is not the age of
-// the last complete round: a round that deletes a backlog may take hours.
+// failing reports in maintenance_failing_seconds for how long each round of a kind of deletion has failed, from the end of the
+// first failed round to that of the last one: while no round ends, nothing is known to fail. It is not the age of the last
+// complete round: a round that deletes a backlog may take hours.
 type failing struct {
-	since atomic.Pointer[time.Time] // the end of the first failed round behind the last complete one; nil = none
+	first   time.Time // the end of the first failed round after the last complete one; zero = none
+	seconds prometheus.Gauge
 }
 
 func newFailing(registry prometheus.Registerer, kind string) *failing {
-	f := &failing{}
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "maintenance_failing_seconds", Help: "For how long each round of deletions of this kind has failed; 0 if the last one was complete.",
+	f := &failing{seconds: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "maintenance_failing_seconds", Help: "Time from the first to the last of the consecutive failed rounds of deletions of this kind; 0 if the last one was complete.",
 		ConstLabels: prometheus.Labels{"kind": kind},
-	}, f.seconds))
+	})}
+	registry.MustRegister(f.seconds)
 	return f
 }
 
-func (f *failing) seconds() float64 {
-	since := f.since.Load()
-	if since == nil {
-		return 0
+// round runs a round and records its result. A round that panics has failed.
+func (f *failing) round(ctx context.Context, runOnce func(ctx context.Context) (bool, error)) (more bool, err error) {
+	more, err = service.Recovered(func() (bool, error) { return runOnce(ctx) })
+	switch now := time.Now(); {
+	case err == nil:
+		f.first = time.Time{}
+		f.seconds.Set(0)
+	case f.first.IsZero():
+		f.first = now
+	default:
+		f.seconds.Set(now.Sub(f.first).Seconds())
 	}
-	return time.Since(*since).Seconds()
-}
-
-// ended records the result of a round.
-func (f *failing) ended(err error) {
-	if err == nil {
-		f.since.Store(nil)
-		return
-	}
-	now := time.Now()
-	f.since.CompareAndSwap(nil, &now)
+	return more, err
 }

@@ -118,10 +118,11 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	if begun.Before(s.next) {
 		return false, nil
 	}
-	defer func() {
-		s.next = time.Now().Add(orphanShare * time.Since(begun))
-		s.failing.ended(err)
-	}()
+	defer func() { s.next = time.Now().Add(orphanShare * time.Since(begun)) }()
+	return s.failing.round(ctx, s.sweep)
+}
+
+func (s *OrphanSweeper) sweep(ctx context.Context) (more bool, err error) {
 	var round swept
 	err = errors.Join(
 		s.sweepFiles(ctx, &round, mailingFiles, mailingFile, s.ofMailings),
