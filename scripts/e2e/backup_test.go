@@ -104,6 +104,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("an email passed the pause: %+v", got)
 	}
 	slowSES(s.t, s.ses, 0)
+	s.gatewayctl("lane", "pause", "--company", "Acme", "--mailing", changed.mailing, "--reason", "it waits for a quota")
 	printed := s.runbook("What came after the dump", folders)
 	after.check(folders["BACKUP"], printed, early)
 

@@ -86,6 +86,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 		}
 		return nil
 	})
+	s.gatewayctl("lane", "pause", "--all", "--reason", "the operator paused sending before POINT")
 	s.runbook("Hold emails that may be sent twice", folders)
 	listed := fileOf(s, folders["BACKUP"], "waiting")
 	if !strings.Contains(listed, moved) {
