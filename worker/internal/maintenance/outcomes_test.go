@@ -148,7 +148,7 @@ func TestOutcomes_Cause(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := d.Store.Advance(t.Context(), outbox.Transition{
-					ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true,
+					ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: time.Hour,
 					Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now(), Metadata: tt.unknown}},
 				})
 				if err != nil {

@@ -172,7 +172,10 @@ func (r *recorder) ended(log *slog.Logger, a *attempt, status email.Status) {
 func (r *recorder) observe(log *slog.Logger, a *attempt, status email.Status, level slog.Level) {
 	took := time.Since(a.received)
 	r.Metrics.took(status, took)
-	log.Log(context.Background(), telemetry.Record(level), "email moved",
+	if level >= slog.LevelInfo { // a restore needs results, not what waits while the breaker is open
+		level = telemetry.Record(level)
+	}
+	log.Log(context.Background(), level, "email moved",
 		telemetry.State, status, telemetry.DurationMS, took.Milliseconds(), "to", email.MaskAddress(a.job.To))
 }
 
