@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -74,6 +75,12 @@ func TestEventsQueue_BesideSNSAndAway(t *testing.T) {
 	s := startSystem(t, map[string]string{"SES_CONFIGURATION_SET": "events", "SES_EVENTS_QUEUE": q.URL})
 	s.subscribeFeedback()
 	ids := []string{s.send("ana@example.com", nil), s.send("ana+sim-bounce@example.com", nil)}
+	eventually(t, func() error { // the end of feedback windows depends on it
+		if !storetest.Ask[bool](t, s.db, `SELECT EXISTS (SELECT FROM process_status WHERE service = 'worker' AND (details->>'sesEventsDrainedMs')::bigint < 60000)`) {
+			return errors.New("the worker does not report that it drained the queue")
+		}
+		return nil
+	})
 	for i, want := range []string{"SENT DELIVERED", "SENT BOUNCED"} {
 		eventually(t, func() error {
 			if got := strings.Join(s.email(ids[i]).timeline(), " "); !strings.HasSuffix(got, want) {
