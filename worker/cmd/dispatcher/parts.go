@@ -101,7 +101,7 @@ func (p program) parts() []service.Named {
 	}
 	if p.bulk != nil {
 		parts = append(parts, service.Named{Name: "recipient rescuer", Service: maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
-			Log: p.log, Store: p.db, Actions: actions,
+			Log: p.log, Store: p.db, Actions: actions, Retries: c.RetryTTL() * time.Duration(c.MaxRetries+1),
 		})})
 	}
 	parts = append(parts, p.mailingParts(advancer)...)

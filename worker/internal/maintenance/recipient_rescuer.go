@@ -12,9 +12,11 @@ import (
 const (
 	// recipientInterval is how often recipients with a lost message are searched.
 	recipientInterval = time.Minute
-	// recipientAge is the maximum time that a message needs: its retries, 10 s apart by default, and a queue of some millions
-	// before it. A shorter age would only cause duplicate work.
+	// recipientAge is the minimum age at which a recipient counts as lost: a message may have a queue of some millions before it.
+	// A shorter age would only cause duplicate work.
 	recipientAge = 15 * time.Minute
+	// recipientMargin is the time in which a message is delivered beside the waits for its retries.
+	recipientMargin = 5 * time.Minute
 	// recipientPage is the number of imports that one statement looks at: some 70 ms.
 	recipientPage = 5000
 	// recipientPause bounds the load while one company has millions of imports that are not applied: the pause after a page in
@@ -41,6 +43,8 @@ type RecipientRescuerParams struct {
 	Log     *slog.Logger
 	Store   RecipientStore
 	Actions *Actions
+	// Retries is the total time that a message may wait for its retries.
+	Retries time.Duration
 }
 
 // NewRecipientRescuer makes a rescuer that is not running yet.
@@ -54,7 +58,7 @@ func NewRecipientRescuer(p RecipientRescuerParams) *RecipientRescuer {
 
 func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
 	start := time.Now()
-	n, next, err := r.params.Store.ReturnIntakes(ctx, recipientAge, r.after, recipientPage)
+	n, next, err := r.params.Store.ReturnIntakes(ctx, max(recipientAge, r.params.Retries+recipientMargin), r.after, recipientPage)
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package maintenance_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -43,6 +44,30 @@ func TestRecipientRescuer(t *testing.T) {
 		t.Errorf("the one still in flight is %s", is)
 	}
 	waittest.Until(t, "it is counted", func() bool { return actionCount(t, registry, "intake_returned") == 1 })
+}
+
+// ages records the age at which recipients count as lost.
+type ages chan time.Duration
+
+func (a ages) ReturnIntakes(_ context.Context, age time.Duration, _ recipient.Intake, _ int) (returned int, next recipient.Intake, err error) {
+	a <- age
+	return 0, recipient.Intake{}, nil
+}
+
+func (ages) Wake(context.Context) error { return nil }
+
+// A recipient whose message still waits for its retries does not count as lost.
+func TestRecipientRescuer_LongRetries(t *testing.T) {
+	t.Parallel()
+	for retries, want := range map[time.Duration]time.Duration{40 * time.Second: 15 * time.Minute, 20 * time.Minute: 25 * time.Minute} {
+		asked := make(ages, 1)
+		run(t, maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
+			Log: slog.New(slog.DiscardHandler), Store: asked, Actions: maintenance.NewActions(prometheus.NewRegistry()), Retries: retries,
+		}))
+		if age := <-asked; age != want {
+			t.Errorf("with retries of %s, a recipient is lost after %s, want %s", retries, age, want)
+		}
+	}
 }
 
 func actionCount(t *testing.T, registry *prometheus.Registry, action string) float64 {
