@@ -15,7 +15,6 @@ const (
 // returns false if the connection ends or the consumer stops meanwhile.
 func (c *Consumer) backOff(s *session) bool {
 	if c.config.Database.Ask(c.stopping) != nil {
-		c.working.Store(false)
 		return true // awaitDatabase waits
 	}
 	return !c.dlq || c.pause(s, c.lengthen())

@@ -59,7 +59,7 @@ type Consumer struct {
 	aside aside
 
 	renewal  time.Duration
-	working  atomic.Bool // a channel is consuming
+	working  atomic.Bool // a channel is consuming, or waits for Postgres or the next try of a DLQ
 	stopping context.Context
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -111,7 +111,7 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	}
 }
 
-// Consuming reports whether tasks are being consumed. A wait between the tries of a DLQ counts as consuming.
+// Consuming reports whether tasks are being consumed. A wait for Postgres, or between the tries of a DLQ, counts as consuming.
 func (c *Consumer) Consuming() bool { return c.working.Load() }
 
 // Ping returns an error if no tasks are being consumed, or if some cannot be republished.

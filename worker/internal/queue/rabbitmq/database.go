@@ -14,8 +14,12 @@ type available struct{}
 func (available) Ask(context.Context) error   { return nil }
 func (available) Await(context.Context) error { return nil }
 
-// awaitDatabase waits until Postgres can be used. It returns false if the connection ends or the consumer stops before.
+// awaitDatabase waits until Postgres can be used. It returns false if the connection ends or the consumer stops before. The wait
+// counts as consuming: otherwise an outage of Postgres would be reported as one of RabbitMQ too.
 func (c *Consumer) awaitDatabase(s *session) bool {
+	if c.config.Database.Ask(c.stopping) != nil {
+		c.working.Store(true)
+	}
 	ctx, cancel := context.WithCancel(c.stopping)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
