@@ -110,7 +110,8 @@ func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, start time.T
 	return result, nil
 }
 
-// observeAge observes the age of events whose time is that of SES. The time of a bounce or complaint may be the receiving server's.
+// observeAge observes the age of events whose time is that of SES. The time of a bounce or complaint may be the
+// receiving server's.
 func (r *Recorder) observeAge(f feedback.Feedback) {
 	if (f.Kind == Send || f.Kind == Delivery) && !f.OccurredAt.IsZero() {
 		r.age.Observe(max(time.Since(f.OccurredAt).Seconds(), 0))

@@ -102,8 +102,8 @@ func (c *Content) Size() int64 { return c.size }
 // SHA256 is the hash of the content.
 func (c *Content) SHA256() []byte { return c.sum.Sum(nil) }
 
-// MediaType is the type that the content looks like. It has no charset if the beginning alone is UTF-8, as in a text in ISO-8859-1
-// whose first accent is far behind.
+// MediaType is the type that the content looks like. It has no charset if the beginning alone is UTF-8, as in a text in
+// ISO-8859-1 whose first accent is far behind.
 func (c *Content) MediaType() string {
 	detected := Detect(c.head)
 	media, charset, _ := strings.Cut(detected, "; charset=")

@@ -80,8 +80,9 @@ type UnresolvedPlace struct {
 	ID        uuid.UUID
 }
 
-// UnresolvedOutcomes reads the next emails in OUTCOME_UNKNOWN after the cursor, at most limit, and returns those whose wait for
-// the provider's feedback has been over for the time late. next is the cursor for the next call: the beginning again when the scan has reached the end.
+// UnresolvedOutcomes reads the next emails in OUTCOME_UNKNOWN after the cursor, at most limit, and returns those whose
+// wait for the provider's feedback has been over for the time late. next is the cursor for the next call: the beginning
+// again when the scan has reached the end.
 func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int, late time.Duration) (due []UnknownOutcome, next UnresolvedPlace, err error) {
 	var page []struct {
 		UnknownOutcome

@@ -86,8 +86,9 @@ func (c Conn) Client() redis.UniversalClient { return c.open() }
 // queueName is the queue's name in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
-// ping checks, in a cluster, each node that has a queue. It sets keys that expire after a second: a replica answers PING but refuses
-// writes, and a full Redis accepts a DEL. It compares the marker again: a Redis that was flushed has none.
+// ping checks, in a cluster, each node that has a queue. It sets keys that expire after a second: a replica answers
+// PING but refuses writes, and a full Redis accepts a DEL. It compares the marker again: a Redis that was flushed has
+// none.
 func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 	if c.marker != nil {
 		if err := c.marker.check(ctx, r); errors.Is(err, errForeign) {

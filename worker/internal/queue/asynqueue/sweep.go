@@ -9,8 +9,9 @@ import (
 )
 
 // sweeps is a hook for the go-redis client of the asynq Servers. They take tasks, forward due ones and search for ended
-// leases in loops over all queues, which end at the first error; the length of a queue is read before a task is taken. For a queue whose node is down, or whose slot moves to
-// another node, the hook returns an empty result, so both affect only their own queues.
+// leases in loops over all queues, which end at the first error; the length of a queue is read before a task is taken.
+// For a queue whose node is down, or whose slot moves to another node, the hook returns an empty result, so both affect
+// only their own queues.
 type sweeps struct{}
 
 // DialHook implements redis.Hook.

@@ -17,8 +17,9 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
 
-// A worker that cannot use Postgres leaves the tasks to the others: none reaches its handler again, none that it had received
-// counts a try or a death of a consumer, and it holds none. It consumes again when Postgres answers. RabbitMQ counts as reachable.
+// A worker that cannot use Postgres leaves the tasks to the others: none reaches its handler again, none that it had
+// received counts a try or a death of a consumer, and it holds none. It consumes again when Postgres answers. RabbitMQ
+// counts as reachable.
 func TestConsumer_DatabaseAway(t *testing.T) {
 	t.Parallel()
 	for _, dlq := range []bool{false, true} {
