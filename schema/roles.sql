@@ -105,6 +105,7 @@ GRANT SELECT, UPDATE                 ON installation TO gateway_api; -- it recor
 -- All programs that use the file storage compare its marker with the id of the installation.
 GRANT SELECT                         ON installation TO gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 GRANT UPDATE                         ON installation TO gateway_operator; -- it gives a copy an id of its own
+GRANT EXECUTE                        ON FUNCTION email_gateway_history() TO gateway_operator; -- whether it has done that in this database
 
 -- The dispatcher queues emails, and deletes rows past their retention age. It cannot read keys. The
 -- owner owns the partitions: two functions, which refuse young partitions, create and drop them for

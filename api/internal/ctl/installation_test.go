@@ -118,4 +118,13 @@ func TestInstallation_Detach(t *testing.T) {
 	if text := by.must(t, detach...); strings.Contains(text, "nothing was changed") {
 		t.Error("after it has sent:", text)
 	}
+
+	// A copy of this detached copy has its data, and needs an id of its own.
+	d.Run(t, `UPDATE operator_audit SET details = details || '{"database": "of the copied database"}'`)
+	if text := by.must(t, detach...); strings.Contains(text, "nothing was changed") {
+		t.Error("a copy of a detached copy:", text)
+	}
+	if text := by.must(t, detach...); !strings.Contains(text, "nothing was changed") {
+		t.Error("repeated in the copy:", text)
+	}
 }

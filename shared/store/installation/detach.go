@@ -26,20 +26,26 @@ type Detached struct {
 	Repeated bool `db:"-" json:"repeated,omitempty"`
 }
 
-// detachedSQL reads the last detach, backward along operator_audit_age, if it made this installation, which has sent
-// nothing since: sending was held then and still is, no endpoint is enabled, and no api has marked a storage.
+// databaseSQL names the database: its oid in the server, and the history of its data. A copy in the same server has another oid,
+// one in another server, or of a restored base backup, another history.
+const databaseSQL = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '.' || email_gateway_history()`
+
+// detachedSQL reads the last detach, backward along operator_audit_age, if it was made in this database, not in one of which this
+// is a copy, and the installation has sent nothing since: sending was held then and still is, no endpoint is enabled, and no api
+// has marked a storage.
 const detachedSQL = `
 SELECT i.id, (a.details->>'before')::uuid AS before, (a.details->>'webhooks')::integer AS webhooks
 FROM installation i, provider_gate g,
     (SELECT subject, details, at FROM operator_audit WHERE action = 'installation.detach' ORDER BY at DESC, id DESC LIMIT 1) a
 WHERE i.singleton AND i.id::text = a.subject AND i.storage_marked_at IS NULL AND g.id = 1 AND g.held_at <= a.at
+  AND a.details->>'database' = ` + databaseSQL + `
   AND NOT EXISTS (SELECT FROM webhook_endpoints WHERE status <> 'DISABLED')`
 
 // detachSQL updates the only row, by installation_pkey.
 const detachSQL = `
 UPDATE installation i SET id = gen_random_uuid(), storage_marked_at = NULL
 FROM installation was WHERE i.singleton AND was.singleton
-RETURNING i.id, was.id`
+RETURNING i.id, was.id, ` + databaseSQL
 
 // Detach makes a copy of a database an installation of its own, in one commit: with a new id, so that its programs
 // refuse the storage, the Redis and the RabbitMQ of the original; with all sending held until
@@ -64,14 +70,15 @@ func (s *Store) Detach(ctx context.Context, by audit.Operator) (done Detached, e
 			done.Repeated = true
 			return audit.ErrUnchanged
 		}
-		if err := tx.QueryRowxContext(ctx, detachSQL).Scan(&done.ID, &done.Before); err != nil {
+		var database string
+		if err := tx.QueryRowxContext(ctx, detachSQL).Scan(&done.ID, &done.Before, &database); err != nil {
 			return pg.Translate(err)
 		}
 		if err := breaker.HoldIn(ctx, tx, by.Reason); err != nil {
 			return err
 		}
 		done.Webhooks, err = webhook.DisableAllIn(ctx, tx)
-		a.Subject, a.Details = done.ID.String(), map[string]any{"before": done.Before, "webhooks": done.Webhooks}
+		a.Subject, a.Details = done.ID.String(), map[string]any{"before": done.Before, "webhooks": done.Webhooks, "database": database}
 		return err
 	})
 	return done, pg.Wrap("detach installation", err)
