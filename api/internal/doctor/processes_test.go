@@ -94,6 +94,9 @@ func TestExamine_SESAccess(t *testing.T) {
 	report(t, d, "worker", "here-4", worker+`{"region":"sa-east-1","endpoint":"","configurationSet":"feedback","review":"PROBATION"}}`)
 	wants(t, "under review", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5",
 		"warning ses: SES reviews the account of worker here-4 (region sa-east-1): its enforcement status is PROBATION.")
+	report(t, d, "worker", "here-4", worker+`{"region":"sa-east-1","endpoint":"","configurationSet":"feedback","review":"SHUTDOWN"}}`)
+	wants(t, "paused", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5",
+		"warning ses: After a review, AWS has paused the account of worker here-4 (region sa-east-1): its enforcement status is SHUTDOWN.")
 }
 
 // Workers that lack keys of the api are named, except those of a release that does not report them.

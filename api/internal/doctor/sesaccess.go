@@ -47,8 +47,12 @@ func (x *examination) sesAccess(alive []process) {
 		}
 	}
 	if len(reviewed) > 0 {
-		x.add("ses", Warning, "See ProviderAccountUnderReview in OPERATIONS.md: AWS's notice to the account says why. If the cause remains, AWS pauses the account, for all companies.",
-			"SES reviews the account of %s (region %s): its enforcement status is %s.", names(reviewed), reviewed[0].SESAccess.Region, reviewed[0].SESAccess.Review)
+		happens, advice := "SES reviews the account of", "If the cause remains, AWS pauses the account, for all companies."
+		if reviewed[0].SESAccess.Review == "SHUTDOWN" {
+			happens, advice = "After a review, AWS has paused the account of", "No company can send until AWS resumes the account."
+		}
+		x.add("ses", Warning, "See ProviderAccountUnderReview in OPERATIONS.md: AWS's notice to the account says why. "+advice,
+			"%s %s (region %s): its enforcement status is %s.", happens, names(reviewed), reviewed[0].SESAccess.Region, reviewed[0].SESAccess.Review)
 	}
 	if len(sandboxed) > 0 {
 		x.add("ses", Warning, "Request production access in this region of SES. Until then emails to recipients that are not verified there fail with SES_SANDBOX: `gatewayctl dlq retry --code SES_SANDBOX --yes` sends them again.",

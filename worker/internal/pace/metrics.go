@@ -21,7 +21,7 @@ func newMetrics(registry prometheus.Registerer, current func() float64) *metrics
 		limit: gauge("provider_quota_limit", "Recipients that the account may send to per 24 hours; +Inf without a limit, NaN if unknown."),
 		left:  gauge("provider_quota_left", "Remaining part of provider_quota_limit; +Inf without a limit, NaN if unknown."),
 
-		review: gauge("provider_account_under_review", "1 while the provider reviews the account, which it may pause; NaN if unknown."),
+		review: gauge("provider_account_under_review", "1 while the provider reviews the account, or has paused it after a review; NaN if unknown."),
 	}
 	m.forget()
 	registry.MustRegister(m.rate, m.limit, m.left, m.review, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

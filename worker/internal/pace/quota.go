@@ -44,7 +44,7 @@ type Limits struct {
 	Refusal string
 	// Restriction says what restricts the account, although it may accept email; "" = nothing.
 	Restriction string
-	// UnderReview: the provider reviews the account, and may pause it.
+	// UnderReview: the provider reviews the account, or has paused it after a review.
 	UnderReview bool
 	// Unreachable is why the provider counts as unreachable; nil if it answers. It is also set if the limits cannot be read.
 	Unreachable error

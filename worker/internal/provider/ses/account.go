@@ -34,7 +34,11 @@ func (a Account) Restriction() string {
 	if !a.ProductionAccess {
 		all = append(all, "SES has this account in its sandbox in this region: it sends only to verified recipients")
 	}
-	if a.Review != "" {
+	switch a.Review {
+	case "":
+	case enforcementShutdown:
+		all = append(all, "AWS has paused this account for all companies after a review: its enforcement status is "+a.Review)
+	default:
 		all = append(all, "SES reviews this account, and may pause it for all companies: its enforcement status is "+a.Review)
 	}
 	return strings.Join(all, "; ")
@@ -52,8 +56,11 @@ func (a Account) Refusal() string {
 	return ""
 }
 
-// enforcementHealthy is the enforcement status of an account that nothing restricts.
-const enforcementHealthy = "HEALTHY"
+// Enforcement statuses: of an account that nothing restricts, and of one that AWS has paused after a review.
+const (
+	enforcementHealthy  = "HEALTHY"
+	enforcementShutdown = "SHUTDOWN"
+)
 
 var errNoQuota = errors.New("get ses account: response has no send quota")
 

@@ -39,12 +39,12 @@ func TestAccount(t *testing.T) {
 // A status other than HEALTHY is reported, also beside the sandbox. Emulators report none.
 func TestAccount_Restriction(t *testing.T) {
 	t.Parallel()
-	const sandbox, review = "SES has this account in its sandbox", "its enforcement status is "
+	const sandbox = "SES has this account in its sandbox"
 	for answer, want := range map[string][]string{
 		`"ProductionAccessEnabled":true,"EnforcementStatus":"HEALTHY"`:   nil,
 		`"ProductionAccessEnabled":true`:                                 nil,
-		`"ProductionAccessEnabled":true,"EnforcementStatus":"PROBATION"`: {review + "PROBATION"},
-		`"EnforcementStatus":"SHUTDOWN"`:                                 {sandbox, review + "SHUTDOWN"},
+		`"ProductionAccessEnabled":true,"EnforcementStatus":"PROBATION"`: {"SES reviews this account, and may pause it for all companies: its enforcement status is PROBATION"},
+		`"EnforcementStatus":"SHUTDOWN"`:                                 {sandbox, "AWS has paused this account for all companies after a review: its enforcement status is SHUTDOWN"},
 		`"EnforcementStatus":"HEALTHY"`:                                  {sandbox},
 	} {
 		e := serve(func(w http.ResponseWriter, _ *http.Request) {
