@@ -129,7 +129,7 @@ func (r *Recorder) logEffects(ctx context.Context, f feedback.Feedback, done fee
 	}
 	if f.OnAccountList {
 		r.onAccount.Inc()
-		log.Warn("SES did not send the email: the address is on the suppression list of the SES account, which all companies share")
+		log.Info("SES did not send the email: the address is on the suppression list of the SES account, which all companies share")
 	}
 	if done.PreviousStatus != email.Sent {
 		r.steps.Confirmed()

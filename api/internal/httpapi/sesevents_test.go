@@ -144,6 +144,12 @@ func TestSESEvents_Suppress(t *testing.T) {
 		t.Error("an address is in the log")
 	}
 	waittest.Until(t, "counted", func() bool { return p.metric(t, "ses_account_suppressed_total 1") })
+	if lines := p.Log.Count("is on the suppression list of the SES account"); lines != 1 {
+		t.Errorf("logged %d times", lines)
+	}
+	if warnings := p.Log.Count(`"level":"WARN"`); warnings > 0 { // a mailing has thousands of bounces
+		t.Errorf("%d warnings about single emails", warnings)
+	}
 }
 
 // The worker did not count the email as sent.
