@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -37,10 +38,10 @@ const (
 	// installation that reads the same queue by mistake gets 31 of 32 of its events meanwhile, if both receive equally often.
 	// The queue's maxReceiveCount must not be lower.
 	unmatchedReceives = 5
+	// invisibleTime is the recommended visibility timeout of the queue: for so long SQS hides a message that was received and not
+	// deleted.
+	invisibleTime = time.Minute
 )
-
-// errNotAsked is Ping's result before the first response of the queue.
-var errNotAsked = errors.New("the queue has not been polled yet")
 
 // Recorder records events. *sesevent.Recorder implements it.
 type Recorder interface {
@@ -74,15 +75,21 @@ type Reader struct {
 	locked *lockedCompanies
 	warned service.LogLimiter // of unmatched events
 
-	mu         sync.Mutex
-	last       error     // of the queue
-	answeredAt time.Time // the last answer of the queue without an error
-	drainedAt  time.Time
+	receives, deletes calls
+
+	mu        sync.Mutex
+	drainedAt time.Time
+	hidden    time.Time // until then SQS may hide messages that were received and not recorded
 }
 
 // NewReader makes a Reader that is not running yet.
 func NewReader(p Params) *Reader {
-	return &Reader{p: p, done: make(chan struct{}), locked: newLockedCompanies(), last: errNotAsked}
+	return &Reader{
+		p: p, done: make(chan struct{}), locked: newLockedCompanies(),
+		receives: calls{log: p.Log, down: "the queue of SES events does not answer", up: "the queue of SES events answers again", last: errNotAsked},
+		// A message that was not deleted comes back after invisibleTime, maybe to another process.
+		deletes: calls{log: p.Log, down: "recorded messages cannot be deleted from the queue of SES events", up: "recorded messages can be deleted again", keep: 2 * invisibleTime},
+	}
 }
 
 // Start starts reading.
@@ -103,14 +110,11 @@ func (r *Reader) Stop(ctx context.Context) error {
 	}
 }
 
-// Ping returns the error of the last call to the queue.
-func (r *Reader) Ping(context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
-}
+// Ping returns the error of the last call to the queue that receives messages, or of the last one that deletes some.
+func (r *Reader) Ping(context.Context) error { return cmp.Or(r.receives.err(), r.deletes.err()) }
 
-// Drained returns when the queue last had less than a batch of messages, which are recorded; zero = not yet.
+// Drained returns when a long poll of the queue last returned less than a batch, whose events were recorded, while none
+// was hidden after a failure; zero = not yet.
 func (r *Reader) Drained() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,30 +124,16 @@ func (r *Reader) Drained() time.Time {
 func (r *Reader) drained(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at.After(r.drainedAt) {
+	if at.After(r.drainedAt) && at.After(r.hidden) {
 		r.drainedAt = at
 	}
 }
 
-// answered stores the result of a call to the queue, and logs the beginning and the end of an outage. The error of a call that
-// began before the last answer is ignored: such a call may hang for a while after an outage has ended.
-func (r *Reader) answered(start time.Time, err error) {
+// failed notes that messages may have been received, and not recorded.
+func (r *Reader) failed() {
 	r.mu.Lock()
-	if err == nil {
-		r.answeredAt = time.Now()
-	} else if start.Before(r.answeredAt) {
-		r.mu.Unlock()
-		return
-	}
-	before := r.last
-	r.last = err
-	r.mu.Unlock()
-	switch {
-	case err != nil && (before == nil || errors.Is(before, errNotAsked)):
-		r.p.Log.Error("the queue of SES events does not answer", "error", email.MaskText(err.Error()))
-	case err == nil && before != nil && !errors.Is(before, errNotAsked):
-		r.p.Log.Info("the queue of SES events answers again")
-	}
+	defer r.mu.Unlock()
+	r.hidden = time.Now().Add(invisibleTime)
 }
 
 func (r *Reader) run(ctx context.Context) {
@@ -170,15 +160,16 @@ func (r *Reader) receive(ctx context.Context, free chan struct{}, running *sync.
 			return
 		}
 		wait := pollTime
-		if r.Ping(ctx) != nil {
+		if r.receives.err() != nil {
 			wait = 0 // do not wait for messages: Ping is updated at once
 		}
 		start := time.Now()
 		messages, err := r.p.Queue.Receive(ctx, wait)
 		if ctx.Err() == nil {
-			r.answered(start, err)
+			r.receives.ended(start, err)
 		}
 		if err != nil {
+			r.failed()
 			<-free
 			failures++
 			rest(ctx, failures)
@@ -190,7 +181,8 @@ func (r *Reader) receive(ctx context.Context, free chan struct{}, running *sync.
 			defer func() { <-free }()
 			// Stop waits for batches in progress.
 			r.work(context.WithoutCancel(ctx), messages)
-			if len(messages) < MaxMessages {
+			// A short poll asks some of SQS's servers only.
+			if len(messages) < MaxMessages && wait > 0 {
 				r.drained(received)
 			}
 		})
@@ -225,9 +217,7 @@ func (r *Reader) work(ctx context.Context, messages []Message) {
 	defer cancel()
 	// A message that is not deleted is delivered again and recognized as a repetition.
 	start = time.Now()
-	if err := r.p.Queue.Delete(ctx, done); err != nil {
-		r.answered(start, err)
-	}
+	r.deletes.ended(start, r.p.Queue.Delete(ctx, done))
 }
 
 // record records the event of a message and reports whether the message is done.
@@ -256,9 +246,13 @@ func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done b
 		r.p.Database.Failed()
 	}
 	// The cause is an outage, or another transaction's lock if Postgres answers.
-	if later && r.p.Database.Ask(ctx) == nil {
+	switch {
+	case later && r.p.Database.Ask(ctx) == nil:
 		r.locked.failed(f.CompanyID)
-	} else {
+	case later:
+		r.failed()
+		fallthrough
+	default:
 		r.locked.passed(f.CompanyID, probe)
 	}
 	switch {

@@ -377,6 +377,49 @@ func (q backlog) Receive(ctx context.Context, wait time.Duration) ([]feedback.Me
 	return q.Queue.Receive(ctx, wait)
 }
 
+// undeletable is a queue whose policy does not allow deletions.
+type undeletable struct{ feedback.Queue }
+
+func (undeletable) Delete(context.Context, []feedback.Message) error {
+	return errors.New("AccessDenied")
+}
+
+// A queue from which nothing can be deleted delivers each event again and again: it does not count as connected, although it
+// answers other calls meanwhile.
+func TestReader_CannotDelete(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	e := b.sent(b.company)
+	q.Send(e.delivery())
+	r := b.read(q.URL, func(p *feedback.Params) { p.Queue = undeletable{p.Queue} })
+	waittest.Until(t, "reported", func() bool {
+		err := r.Ping(t.Context())
+		return err != nil && strings.Contains(err.Error(), "AccessDenied")
+	})
+	if n := r.log.Count("cannot be deleted"); n != 1 {
+		t.Errorf("logged %d times: %s", n, r.log)
+	}
+}
+
+// After a failed call, messages may be hidden that were received and not recorded.
+func TestReader_HiddenMessages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	q := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
+	release, calls := make(chan struct{}), new(atomic.Int64)
+	close(release) // the first call fails at once
+	r := b.read(q.URL, func(p *feedback.Params) { p.Queue = stuck{p.Queue, release, calls} })
+	for range 3 {
+		e := b.sent(b.company)
+		q.Send(e.delivery())
+		waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	}
+	if at := r.Drained(); !at.IsZero() {
+		t.Errorf("drained at %s", at)
+	}
+}
+
 // A full batch says that more messages may wait.
 func TestReader_Drained(t *testing.T) {
 	t.Parallel()

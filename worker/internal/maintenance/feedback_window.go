@@ -38,18 +38,29 @@ func feedbackWindow(ctx context.Context, processes Processes, own time.Duration)
 	return longest, nil
 }
 
-// undrained returns the time since any worker last drained the queue of SES events, at most maxUndrained: SES's reports of that
-// time may still be in the queue. It is 0 if no worker reads a queue.
-func undrained(ctx context.Context, processes Processes) (time.Duration, error) {
+// drain is what workers have reported about the queue of SES events. It is kept, because a worker that stops withdraws
+// its report.
+type drain struct{ at, reported time.Time }
+
+// late returns the time since any worker last drained the queue, at most maxUndrained: SES's reports of that time may still be
+// in the queue. It is 0 if no worker has read a queue in the last hour.
+func (d *drain) late(ctx context.Context, processes Processes) (time.Duration, error) {
 	reports, err := workerReports(ctx, processes, DrainedFact)
-	if err != nil || len(reports) == 0 {
+	if err != nil {
 		return 0, err
 	}
-	shortest := maxUndrained
-	for _, r := range reports {
-		shortest = min(shortest, r.age+min(r.value, maxUndrained))
+	now := time.Now()
+	if len(reports) > 0 {
+		shortest := maxUndrained
+		for _, r := range reports {
+			shortest = min(shortest, r.age+min(r.value, maxUndrained))
+		}
+		d.at, d.reported = now.Add(-shortest), now
 	}
-	return shortest, nil
+	if now.Sub(d.reported) > maxUndrained {
+		return 0, nil
+	}
+	return min(now.Sub(d.at), maxUndrained), nil
 }
 
 // workerReport is a duration in a worker's status row.

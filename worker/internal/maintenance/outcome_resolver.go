@@ -33,6 +33,7 @@ type OutcomeResolver struct {
 	params   ResolverParams
 	resolved prometheus.Counter
 	place    dispatch.UnresolvedPlace
+	queue    drain
 }
 
 // ResolverParams configure an OutcomeResolver.
@@ -59,7 +60,7 @@ func NewOutcomeResolver(p ResolverParams) *OutcomeResolver {
 }
 
 func (r *OutcomeResolver) runOnce(ctx context.Context) (more bool, err error) {
-	late, err := undrained(ctx, r.params.Outcomes.Processes)
+	late, err := r.queue.late(ctx, r.params.Outcomes.Processes)
 	if err != nil {
 		return false, err
 	}

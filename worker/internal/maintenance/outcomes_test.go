@@ -92,6 +92,11 @@ func TestOutcomeResolver_WaitsUntilTheQueueIsDrained(t *testing.T) {
 	set(t, d, earlier, `next_at = now() - interval '35 min'`)
 	waittest.Until(t, "resolved, because the queue was drained since", func() bool { return status(t, d, earlier) == email.RetryScheduled })
 	report("drained it", 10*time.Hour)
+	for _, stopped := range []string{"never drained it", "drained it"} {
+		if err := d.Store.WithdrawStatus(t.Context(), "worker", stopped); err != nil {
+			t.Fatal(err)
+		}
+	}
 	set(t, d, old, `next_at = now() - interval '61 min'`)
 	waittest.Until(t, "resolved after the maximum", func() bool { return status(t, d, old) == email.RetryScheduled })
 	if got := status(t, d, recent); got != email.OutcomeUnknown {
