@@ -629,6 +629,36 @@ func TestOpenBreakerByAccount(t *testing.T) {
 	}
 }
 
+// Of two operators who pause all sending at the same moment, one learns of the other's reason.
+func TestHoldBreaker_Simultaneously(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	for range 20 {
+		results := make(chan error)
+		for _, reason := range []string{"drill", "SES asked"} {
+			go func() {
+				_, err := d.Store.HoldBreaker(t.Context(), storetest.Because(reason), false)
+				results <- err
+			}()
+		}
+		refused := 0
+		for range 2 {
+			var other *lane.HeldError
+			if err := <-results; errors.As(err, &other) {
+				refused++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if refused != 1 {
+			t.Fatalf("%d of two were refused", refused)
+		}
+		if _, err := d.Store.ReleaseBreaker(t.Context(), storetest.Because("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // An operator's hold is independent of the provider, and ends only when the operator releases it.
 func TestHoldBreaker(t *testing.T) {
 	t.Parallel()

@@ -220,25 +220,36 @@ const (
 UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1
 WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
 	releaseSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1 AND held_at IS NOT NULL`
-	// heldSQL returns the hold if it has another reason than $2, NULL = any, and locks the row.
+	// lockSQL locks the row, held or not, so that of two simultaneous changes the second one finds the hold of the first.
+	lockSQL = `SELECT FROM provider_gate WHERE id = $1 FOR NO KEY UPDATE`
+	// heldSQL returns the hold if it has another reason than $2, NULL = any.
 	heldSQL = `
 SELECT held_at AS since, coalesce(held_reason, '') AS reason FROM provider_gate
-WHERE id = $1 AND held_at IS NOT NULL AND coalesce(held_reason, '') IS DISTINCT FROM $2::text FOR NO KEY UPDATE`
+WHERE id = $1 AND held_at IS NOT NULL AND coalesce(held_reason, '') IS DISTINCT FROM $2::text`
 )
+
+// held locks the row and returns the hold, if it has another reason; nil = any.
+func held(ctx context.Context, tx *sqlx.Tx, reason *string) (holds []lane.Hold, err error) {
+	if _, err := tx.ExecContext(ctx, lockSQL, 1); err != nil {
+		return nil, pg.Translate(err)
+	}
+	err = tx.SelectContext(ctx, &holds, heldSQL, 1, reason)
+	return holds, pg.Translate(err)
+}
 
 // HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. There is one
 // hold, which one ReleaseBreaker ends: if another reason is in force, HoldBreaker returns *lane.HeldError, unless
 // replace is set: it then changes the reason, keeps the time, and returns the hold that was replaced.
 func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator, replace bool) (before []lane.Hold, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "gate.hold"}, func(tx *sqlx.Tx, _ *audit.Change) error {
-		before = nil
-		if err := tx.SelectContext(ctx, &before, heldSQL, 1, by.Reason); err != nil {
-			return pg.Translate(err)
+		var err error
+		if before, err = held(ctx, tx, &by.Reason); err != nil {
+			return err
 		}
 		if len(before) > 0 && !replace {
 			return &lane.HeldError{Holds: before}
 		}
-		_, err := audit.Affected(tx.ExecContext(ctx, holdSQL, by.Reason, 1))
+		_, err = audit.Affected(tx.ExecContext(ctx, holdSQL, by.Reason, 1))
 		return err
 	})
 	return before, pg.Wrap("hold circuit breaker", err)
@@ -253,11 +264,11 @@ func HoldIn(ctx context.Context, tx *sqlx.Tx, reason string) error {
 // ReleaseBreaker ends the hold, whatever its reason, and returns it.
 func (s *Store) ReleaseBreaker(ctx context.Context, by audit.Operator) (before []lane.Hold, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "gate.release"}, func(tx *sqlx.Tx, _ *audit.Change) error {
-		before = nil
-		if err := tx.SelectContext(ctx, &before, heldSQL, 1, nil); err != nil {
-			return pg.Translate(err)
+		var err error
+		if before, err = held(ctx, tx, nil); err != nil {
+			return err
 		}
-		_, err := audit.Affected(tx.ExecContext(ctx, releaseSQL, 1))
+		_, err = audit.Affected(tx.ExecContext(ctx, releaseSQL, 1))
 		return err
 	})
 	return before, pg.Wrap("release circuit breaker", err)
