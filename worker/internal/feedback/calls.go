@@ -14,9 +14,9 @@ var errNotAsked = errors.New("the queue has not been polled yet")
 
 // calls are the calls of one kind to the queue, which may run at the same time.
 type calls struct {
-	log      *slog.Logger
-	down, up string        // the lines that begin and end an outage
-	keep     time.Duration // for how long an error counts without another call; 0 = always
+	log  *slog.Logger
+	name string        // of the call, for the log
+	keep time.Duration // for how long an error counts without another call; 0 = always
 
 	mu         sync.Mutex
 	last       error
@@ -24,8 +24,8 @@ type calls struct {
 	answeredAt time.Time // the last answer without an error
 }
 
-// ended stores the result of a call that began at start, and logs the beginning and the end of an outage. The error of a call that
-// began before the last answer is ignored: such a call may hang for a while after an outage has ended.
+// ended stores the result of a call that began at start, and logs the beginning and the end of an outage. The error of
+// a call that began before the last answer is ignored: such a call may hang for a while after an outage has ended.
 func (c *calls) ended(start time.Time, err error) {
 	c.mu.Lock()
 	if err == nil {
@@ -39,9 +39,9 @@ func (c *calls) ended(start time.Time, err error) {
 	c.mu.Unlock()
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotAsked)):
-		c.log.Error(c.down, "error", email.MaskText(err.Error()))
+		c.log.Error("the queue of SES events refuses a call, or does not answer", "call", c.name, "error", email.MaskText(err.Error()))
 	case err == nil && before != nil && !errors.Is(before, errNotAsked):
-		c.log.Info(c.up)
+		c.log.Info("the queue of SES events answers again", "call", c.name)
 	}
 }
 

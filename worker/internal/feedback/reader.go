@@ -86,9 +86,9 @@ type Reader struct {
 func NewReader(p Params) *Reader {
 	return &Reader{
 		p: p, done: make(chan struct{}), locked: newLockedCompanies(),
-		receives: calls{log: p.Log, down: "the queue of SES events does not answer", up: "the queue of SES events answers again", last: errNotAsked},
+		receives: calls{log: p.Log, name: "receive", last: errNotAsked},
 		// A message that was not deleted comes back after invisibleTime, maybe to another process.
-		deletes: calls{log: p.Log, down: "recorded messages cannot be deleted from the queue of SES events", up: "recorded messages can be deleted again", keep: 2 * invisibleTime},
+		deletes: calls{log: p.Log, name: "delete", keep: 2 * invisibleTime},
 	}
 }
 
