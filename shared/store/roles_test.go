@@ -42,7 +42,7 @@ var callers = map[string][]string{
 		"quota.Lock", "quota.OpenBudget", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near",
 		"quota.SetQuotaDefaults",
 		"mailing.RetryFailedMailing", "mailing.RetryFailedMailingIn", "mailing.IngestMailing", "mailing.run",
-		"mailing.flush", "mailing.add" /* of its writer */, "mailing.MailingExists", "mailing.FindMailing",
+		"mailing.flush", "mailing.MailingExists", "mailing.FindMailing",
 		"mailing.ListMailings", "mailing.MailingEntries", "mailing.StartMailing", "mailing.PauseMailing",
 		"mailing.ResumeMailing", "mailing.CancelMailing", "mailing.MoveMailing", "mailing.RetryFailedEntries",
 		"deadletter.ListDeadLetters", "deadletter.FindDeadLetter", "deadletter.RetryOne", "deadletter.DiscardOne",

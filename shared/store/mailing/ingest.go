@@ -230,7 +230,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line,
 	}
 	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
-	in.counts.SharedIDs, in.counts.SharedTaxIDs = w.ids.rows(), w.taxIDs.rows()
+	in.counts.SharedIDs, in.counts.SharedTaxIDs = w.ids.Rows(), w.taxIDs.Rows()
 	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == Queued, false)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store/internal/bloom"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/pgcopy"
 	"email-gateway/shared/store/internal/pgtext"
@@ -83,11 +84,11 @@ type entryWriter struct {
 	copyTime    time.Duration
 	budget      *quota.Budget
 
-	seen      *addressFilter
+	seen      *bloom.Filter
 	copying   *pgcopy.Copy // nil = no COPY is open
 	startedAt time.Time
-	ids       idCounter // external ids
-	taxIDs    idCounter // hashes of rows without an external id
+	ids       bloom.Counter // external ids
+	taxIDs    bloom.Counter // hashes of rows without an external id
 	doubtful  []NewEntry
 	rejects   []RejectedLine
 	heldBytes int
@@ -102,7 +103,7 @@ type entryWriter struct {
 func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration, budget *quota.Budget) *entryWriter {
 	return &entryWriter{
 		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pgtext.WithoutNUL(m.EmailColumn), copyTime: copyTime, budget: budget,
-		seen: newAddressFilter(), reasons: map[string]int{},
+		seen: bloom.NewFilter(), reasons: map[string]int{},
 	}
 }
 
@@ -168,7 +169,7 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
 		e.Email = string([]rune(e.Email)[:maxEntryAddress])
 	}
-	if seen := w.seen.add(e.Email); seen || !isASCII(e.Email) {
+	if seen := w.seen.Add(e.Email); seen || !isASCII(e.Email) {
 		e.Fields, e.EmptyFields, e.CPFCNPJ = slices.Clone(e.Fields), slices.Clone(e.EmptyFields), bytes.Clone(e.CPFCNPJ)
 		w.doubtful = append(w.doubtful, e)
 		w.heldBytes += e.size()
@@ -182,9 +183,9 @@ func (w *entryWriter) count(e NewEntry) {
 	if e.InvalidReason == "" {
 		w.counts.Accepted++
 		if e.ExternalID != "" { // recipient.ID derives the recipient's id from the same one of the two
-			w.ids.add(e.ExternalID)
+			w.ids.Add(e.ExternalID)
 		} else {
-			w.taxIDs.add(e.CPFCNPJHash)
+			w.taxIDs.Add(e.CPFCNPJHash)
 		}
 		if len(e.EmptyFields) > 0 {
 			w.counts.EmptyFields++

@@ -4,7 +4,7 @@
 -- become rejects.
 --
 -- The entries are later lines than those that were copied before with the same address. None with such an address is
--- copied after them, because the address filter (mailing/address_filter.go) has no false negatives.
+-- copied after them, because the address filter (internal/bloom) has no false negatives.
 --
 -- Parameters; from $4 on, each array has one element per row:
 --   $1   mailing_id           uuid

@@ -1,4 +1,4 @@
-package mailing
+package bloom
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 )
 
 // The filter may be wrong in one direction only, and must not be too often.
-func TestAddressFilter(t *testing.T) {
+func TestFilter(t *testing.T) {
 	t.Parallel()
-	f := newAddressFilter()
+	f := NewFilter()
 	wrong := 0
 	for i := range 200000 {
-		if f.add(fmt.Sprintf("User%d@Example.com", i)) {
+		if f.Add(fmt.Sprintf("User%d@Example.com", i)) {
 			wrong++
 		}
 	}
@@ -19,13 +19,13 @@ func TestAddressFilter(t *testing.T) {
 		t.Errorf("%d new addresses taken for old ones", wrong)
 	}
 	for i := range 200000 {
-		if !f.add(fmt.Sprintf("uSER%d@example.COM", i)) {
+		if !f.Add(fmt.Sprintf("uSER%d@example.COM", i)) {
 			t.Fatalf("the filter does not contain the added address %d", i)
 		}
 	}
 	for _, pair := range [][2]string{{"\u212Aevin@x", "kevin@x"}, {"\u0130zmir@x", "izmir@x"}} {
-		f.add(pair[0])
-		if !f.add(pair[1]) {
+		f.Add(pair[0])
+		if !f.Add(pair[1]) {
 			t.Errorf("%q and %q can be equal in lower case", pair[0], pair[1])
 		}
 	}

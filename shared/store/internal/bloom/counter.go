@@ -1,4 +1,4 @@
-package mailing
+package bloom
 
 import (
 	"hash/maphash"
@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// maxRepeatedIDs limits the memory of an idCounter to a few MiB.
+	// maxRepeatedIDs limits the memory of a Counter to a few MiB.
 	maxRepeatedIDs = 100_000
 
 	// sharedRows is how many rows after its first one an id must have to be counted. The filter may take an id's first row
@@ -14,20 +14,21 @@ const (
 	sharedRows = 3
 )
 
-// idCounter counts the rows of a file that have an identifier in common with several others. Its memory is limited:
+// Counter counts the rows of a file that have an identifier in common with several others. Its memory is limited:
 // it may miss a few rows of an id, and ids if more than maxRepeatedIDs are shared.
-type idCounter struct {
-	seen     *addressFilter // nil = no row has an id
+type Counter struct {
+	seen     *Filter        // nil = no row has an id
 	repeated map[uint64]int // rows after the first one, by the id's hash
 	full     bool           // of shared ids: no more are added
 }
 
-func (c *idCounter) add(id string) {
+// Add counts a row. Rows without an id are not counted.
+func (c *Counter) Add(id string) {
 	if id == "" {
 		return
 	}
 	if c.seen == nil {
-		c.seen, c.repeated = newAddressFilter(), map[uint64]int{}
+		c.seen, c.repeated = NewFilter(), map[uint64]int{}
 	}
 	hash := maphash.String(c.seen.seed, id)
 	if !c.seen.addHash(hash) {
@@ -41,7 +42,7 @@ func (c *idCounter) add(id string) {
 
 // hasRoom reports whether another id may be added. Ids of few rows make room: they would keep out one of many rows that
 // comes later, in a file that is sorted by id for example.
-func (c *idCounter) hasRoom() bool {
+func (c *Counter) hasRoom() bool {
 	switch {
 	case c.full:
 		return false
@@ -53,9 +54,9 @@ func (c *idCounter) hasRoom() bool {
 	return !c.full
 }
 
-// rows returns about how many rows share their id with several others: the filter may take an id's first row for a
+// Rows returns about how many rows share their id with several others: the filter may take an id's first row for a
 // repeated one.
-func (c *idCounter) rows() (n int) {
+func (c *Counter) Rows() (n int) {
 	for _, more := range c.repeated {
 		if more >= sharedRows {
 			n += more + 1
